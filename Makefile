@@ -1,0 +1,45 @@
+# Every target sets up what it needs, once, in .venv.
+.PHONY: demo test test-slow lint fix bench clean
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+demo: .venv/.ready-demo
+	$(BIN)/manyhands demo
+
+test: .venv/.ready-dev
+	$(BIN)/python -m pytest -n auto
+
+test-slow: .venv/.ready-dev
+	$(BIN)/python -m pytest -n auto -m slow
+
+lint: .venv/.ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+fix: .venv/.ready-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/.ready-dev
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf .venv demo
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "manyhands needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv .venv
+
+# The development install holds all that the demo needs, and counts for both.
+.venv/.ready-demo: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "installing into .venv (about a minute)"
+	$(PIP) --editable '.[report]'
+	@touch $@
+
+.venv/.ready-dev: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "installing into .venv (about a minute)"
+	$(PIP) --editable '.[dev]'
+	@touch .venv/.ready-demo $@

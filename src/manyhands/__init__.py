@@ -1,0 +1,44 @@
+"""manyhands: behavior estimation and offline RL from data that many hands collected."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from manyhands.envs import register
+from manyhands.version import __version__
+
+if TYPE_CHECKING:
+    from manyhands.data.mix import concatenate
+    from manyhands.data.trajectories import Trajectories
+    from manyhands.datasets import load, make, save
+    from manyhands.errors import UserError
+
+# Imported when first asked for: `manyhands --help` should not wait for JAX.
+_HOME = {
+    "Trajectories": "manyhands.data.trajectories",
+    "UserError": "manyhands.errors",
+    "concatenate": "manyhands.data.mix",
+    "load": "manyhands.datasets",
+    "make": "manyhands.datasets",
+    "save": "manyhands.datasets",
+}
+__all__ = [
+    "Trajectories",
+    "UserError",
+    "__version__",
+    "concatenate",
+    "load",
+    "make",
+    "save",
+]
+
+register()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'manyhands' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

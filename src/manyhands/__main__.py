@@ -1,0 +1,3 @@
+from manyhands.cli.main import main
+
+main()

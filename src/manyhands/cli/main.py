@@ -1,0 +1,72 @@
+"""The program `manyhands`: parse, call, print; errors in one line."""
+
+import sys
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+from rich.text import Text
+
+import manyhands
+from manyhands.cli import data
+from manyhands.cli.console import err
+from manyhands.cli.demo import Demo
+from manyhands.errors import UserError
+
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Data:
+    """Look at data sets, make them, merge them, convert them."""
+
+    command: (
+        Annotated[data.Info, tyro.conf.subcommand("info")]
+        | Annotated[data.Make, tyro.conf.subcommand("make")]
+        | Annotated[data.Mix, tyro.conf.subcommand("mix")]
+        | Annotated[data.Convert, tyro.conf.subcommand("convert")]
+    )
+
+    def run(self) -> None:
+        self.command.run()
+
+
+Command = (
+    Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Data, tyro.conf.subcommand("data")]
+)
+DESCRIPTION = """Behavior estimation and offline reinforcement learning from data that
+many hands collected. --version prints the version; --debug shows the whole traceback of
+an error."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code: 0, 1 after an error, 130 after Ctrl-C."""
+    if arguments == ["--version"]:
+        print(manyhands.__version__)
+        return 0
+    debug = "--debug" in arguments
+    try:
+        command = tyro.cli(
+            Command,
+            prog="manyhands",
+            description=DESCRIPTION,
+            args=[a for a in arguments if a != "--debug"] or ["--help"],
+            config=(tyro.conf.OmitSubcommandPrefixes,),
+        )
+        command.run()
+    except UserError as error:
+        if debug:
+            raise
+        err.print(Text.assemble(("error: ", "red"), str(error)), soft_wrap=True)
+        return 1
+    except KeyboardInterrupt:
+        err.print("interrupted")
+        return INTERRUPTED
+    except SystemExit as stop:  # tyro has printed the help or what was wrong
+        return 1 if stop.code else 0
+    return 0

@@ -1,0 +1,85 @@
+"""D4RL's HDF5 files: flat arrays over all transitions.
+
+v1 and v2 files have `timeouts` and `next_observations`; v0 files lack one or both, and
+some store (N, 1) columns. Beyond D4RL's own fields we read and write `source` (N,),
+`infos/action_log_probs` (N,), and the attributes `source_names`, `env_id`,
+`action_low`, `action_high`. The attributes `env` and `sources` ("0 name; 1 name") are
+understood too.
+"""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import h5py
+import numpy as np
+
+from manyhands.data.npz import REQUIRED, from_fields, to_fields
+from manyhands.data.trajectories import Trajectories
+from manyhands.errors import UserError
+from manyhands.files import atomic_file
+
+if TYPE_CHECKING:
+    from manyhands.data.formats import ReadOptions
+
+OPTIONS = frozenset({"max_steps", "source_from"})
+LOG_PROBS = "infos/action_log_probs"
+FIELDS = (*REQUIRED, "timeouts", "next_observations", "trajectory", "final_known")
+# The MuJoCo sets of v0 mark no time-outs; their environments stop after 1000 steps.
+LIMITED = re.compile(r"^(halfcheetah|hopper|walker2?d?|ant)_", re.IGNORECASE)
+ROWS_PER_CHUNK = 16_384
+
+
+def read(where: str, options: "ReadOptions") -> Trajectories:
+    try:
+        file = h5py.File(where)
+    except OSError as error:
+        raise UserError(f"expected an HDF5 file: {error}") from error
+    with file:
+        wanted = {key: key for key in (*FIELDS, "source", options.source_from) if key}
+        wanted["log_probs"] = LOG_PROBS
+        arrays = {
+            key: found[()]
+            for key, path in wanted.items()
+            if isinstance(found := file.get(path), h5py.Dataset)
+        }
+        arrays |= _attributes(file, arrays.get("source"))
+    name = Path(where).stem
+    if "timeouts" not in arrays and options.max_steps is None and LIMITED.match(name):
+        options = replace(options, max_steps=1000)
+    return from_fields(arrays, options, name)
+
+
+def _attributes(file: h5py.File, source: np.ndarray | None) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key in ("action_low", "action_high", "source_names", "env_id"):
+        if key in file.attrs:
+            found[key] = file.attrs[key]
+    if "env" in file.attrs and "env_id" not in found:
+        found["env_id"] = str(file.attrs["env"])
+    if source is None or source.dtype.kind not in "iu":
+        return found
+    if "source_names" not in found and "sources" in file.attrs:
+        names = re.findall(r"(\d+)\s+([^;]+)", str(file.attrs["sources"]))
+        if [int(number) for number, _ in names] == list(range(int(source.max()) + 1)):
+            found["source_names"] = [name.strip() for _, name in names]
+    return found
+
+
+def write(data: Trajectories, where: str) -> None:
+    with atomic_file(Path(where)) as temporary, h5py.File(temporary, "w") as file:
+        for key, array in to_fields(data).items():
+            if key in ("action_low", "action_high", "source_names", "env_id"):
+                names = key == "source_names"
+                file.attrs[key] = [str(n) for n in array] if names else array
+                continue
+            file.create_dataset(
+                LOG_PROBS if key == "log_probs" else key,
+                data=array,
+                # Whole rows together: a batch of rows is then one read.
+                chunks=(min(len(array), ROWS_PER_CHUNK), *array.shape[1:]),
+                compression="gzip",
+                compression_opts=4,
+                shuffle=True,
+            )

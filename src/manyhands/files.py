@@ -1,0 +1,58 @@
+"""Files that are either whole or absent."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from manyhands.errors import UserError
+
+
+def refuse_existing(path: Path, overwrite: bool) -> None:
+    """Called before the work, so that nobody computes an hour and then loses it."""
+    if path.exists() and not overwrite:
+        raise UserError(f"{path}: exists already; pass --overwrite to replace it")
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary name beside `path`; rename it to `path` when all went well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # The suffix stays: numpy and others choose the format by it.
+    handle, name = tempfile.mkstemp(
+        dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix
+    )
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp's 0600 is for secrets
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_directory(path: Path) -> Iterator[Path]:
+    """Like `atomic_file`, for formats that are a folder. An old folder is replaced."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    workshop = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
+    try:
+        fresh, old = workshop / "new", workshop / "old"
+        fresh.mkdir()
+        yield fresh
+        if path.exists():
+            path.rename(old)
+        fresh.rename(path)
+    finally:
+        shutil.rmtree(workshop)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,149 @@
+"""The program as its users run it: a process, its output, its exit code, its files."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import manyhands
+from manyhands import load
+
+
+def manyhands_cli(*arguments, cwd) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "manyhands", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+
+
+def test_help_and_version(tmp_path):
+    done = manyhands_cli("--version", cwd=tmp_path)
+    assert (done.returncode, done.stdout.strip()) == (0, manyhands.__version__)
+    for words in ([], ["--help"], ["data", "make", "--help"]):
+        done = manyhands_cli(*words, cwd=tmp_path)
+        assert done.returncode == 0
+        assert "usage: manyhands" in done.stdout
+
+
+def test_make_info_mix_convert(tmp_path):
+    done = manyhands_cli(
+        *"data make fork-2 --out a.hdf5 --transitions 2000".split(),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("wrote a.hdf5: 2,0")
+    manyhands_cli(
+        *[
+            "data",
+            "make",
+            "fork-3",
+            "--out",
+            "b.npz",
+            "--transitions",
+            "2000",
+            "--seed",
+            "1",
+        ],
+        cwd=tmp_path,
+    )
+
+    done = manyhands_cli("data", "info", "a.hdf5", cwd=tmp_path)
+    assert done.returncode == 0
+    for text in ("right-steady", "manyhands/Fork-v0", "nothing to remark"):
+        assert text in done.stdout
+    done = manyhands_cli("data", "info", "b.npz", "--json", cwd=tmp_path)
+    card = json.loads(done.stdout)
+    assert [s["name"] for s in card["sources"]][-1] == "left-late"
+
+    done = manyhands_cli(*"data mix a.hdf5 b.npz --out c.npz".split(), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    mixed, a, b = (load(tmp_path / f) for f in ("c.npz", "a.hdf5", "b.npz"))
+    assert mixed.transitions == a.transitions + b.transitions
+    assert set(mixed.source_names) == set(b.source_names)
+    manyhands_cli(*"data mix a.hdf5 b.npz --out d.npz --by-file".split(), cwd=tmp_path)
+    assert load(tmp_path / "d.npz").source_names == ("a", "b")
+
+    done = manyhands_cli(*"data convert c.npz robomimic:e.hdf5".split(), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert load(tmp_path / "e.hdf5").transitions == mixed.transitions
+
+
+def test_errors_are_one_line_and_nothing_is_written(tmp_path):
+    manyhands_cli(
+        *"data make fork-2 --out a.npz --transitions 500".split(),
+        cwd=tmp_path,
+    )
+    before = (tmp_path / "a.npz").read_bytes()
+    cases = {
+        "data info absent.npz": "error: absent.npz: no such file or directory",
+        "data make fork-9 --out b.npz": "error: fork-9: expected a built-in data set",
+        "data make fork-2 --out a.npz": "error: a.npz: exists already; pass",
+        "data make fork-2 --out b.xyz": "error: b.xyz: expected a name that ends in",
+        "data make fork-2 --out b.npz --transitions 0": "error: transitions: expected",
+        "data mix a.npz --out b.npz": "error: mix: expected two or more data sets",
+        "data convert a.npz b.npz --filter x": "error: a.npz: npz data has no option",
+    }
+    for words, message in cases.items():
+        done = manyhands_cli(*words.split(), cwd=tmp_path)
+        assert done.returncode == 1, words
+        assert done.stderr.startswith(message), done.stderr
+        assert done.stderr.count("\n") == 1
+        assert done.stdout == ""
+    assert [p.name for p in tmp_path.iterdir()] == ["a.npz"]
+    assert (tmp_path / "a.npz").read_bytes() == before
+    assert manyhands_cli("data", "--nonsense", cwd=tmp_path).returncode == 1
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    done = manyhands_cli("--debug", "data", "info", "absent.npz", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+def test_info_shows_actions_outside_the_bounds_that_a_load_refuses(real_data, tmp_path):
+    door = real_data / "door_human_dapg.hdf5"
+    done = manyhands_cli("data", "info", door, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "10,595 of 188,412 action values were outside" in done.stdout
+    refused = manyhands_cli("data", "convert", door, "x.npz", cwd=tmp_path)
+    assert refused.returncode == 1
+    done = manyhands_cli("data", "convert", door, "x.npz", "--clip", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["halfcheetah_brac_example", "pendulum_rllib_sac", "kitchen_complete_d4rl_v0"],
+)
+def test_info_on_files_that_others_made(real_data, tmp_path, name):
+    done = manyhands_cli("data", "info", real_data / f"{name}.hdf5", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert name in done.stdout
+
+
+def test_demo_makes_data_and_a_picture(tmp_path):
+    done = manyhands_cli("demo", "--out", "d", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert load(tmp_path / "d" / "fork-3.hdf5").transitions >= 20_000
+    assert (tmp_path / "d" / "fork-3.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_ctrl_c_exits_130_without_a_traceback_and_leaves_no_file(tmp_path):
+    words = "data make fork-5 --out a.npz --transitions 50000000".split()
+    program = subprocess.Popen(
+        [sys.executable, "-m", "manyhands", *words],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stderr is not None
+    line = program.stderr.readline()  # plain progress, as this is no terminal
+    assert line.startswith("making fork-5: ")
+    time.sleep(0.2)
+    os.kill(program.pid, signal.SIGINT)
+    _, rest = program.communicate(timeout=60)
+    assert program.returncode == 130
+    assert "Traceback" not in rest
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,68 @@
+"""Imports point one way; the layers are those of ARCHITECTURE.md."""
+
+import ast
+from pathlib import Path
+
+import manyhands
+
+ROOT = Path(manyhands.__file__).parent
+# Lowest first; a module may import from its own layer and from those before it.
+LAYERS = [
+    {"version", "errors", "files"},
+    {"data", "nn"},
+    {"envs"},
+    {"datasets"},
+    {"report"},
+    {"cli"},
+    {"__init__", "__main__"},
+]
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+
+def imports(path: Path) -> set[str]:
+    """Parts of the package that a file imports, lazily or not."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            module = node.module or ""
+            names = [f"{module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            first, _, rest = name.partition(".")
+            part = rest.partition(".")[0]
+            if first == "manyhands":
+                found.add(part if part in LEVEL else "__init__")
+    return found
+
+
+def upward(level_of_file: int, imported: set[str]) -> list[str]:
+    return sorted(part for part in imported if LEVEL[part] > level_of_file)
+
+
+def test_no_import_points_upward():
+    seen = set()
+    for path in ROOT.rglob("*.py"):
+        part = path.relative_to(ROOT).parts[0].removesuffix(".py")
+        assert part in LEVEL, f"{part}: place it in a layer"
+        seen.add(part)
+        if part in ("__init__", "__main__"):
+            continue
+        wrong = upward(LEVEL[part], imports(path) - {"__init__"})
+        assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+    assert seen == set(LEVEL)
+
+
+def test_the_check_would_notice(tmp_path):
+    culprit = tmp_path / "x.py"
+    culprit.write_text("def f():\n    from manyhands.cli import main\n")
+    assert upward(LEVEL["data"], imports(culprit)) == ["cli"]
+
+
+def test_every_layer_is_described():
+    text = (ROOT.parents[1] / "ARCHITECTURE.md").read_text()
+    for part in set(LEVEL) - {"__init__", "__main__", "version"}:
+        assert f"{part}" in text, f"{part} is not in ARCHITECTURE.md"

@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+
+from manyhands import UserError, load, make, save
+from manyhands.data import formats
+
+
+def test_made_data_sets_by_name():
+    assert load("fork:fork-2").fingerprint == make("fork-2").fingerprint
+    with pytest.raises(UserError, match="fork-9: expected a built-in data set: fork-1"):
+        make("fork-9")
+    with pytest.raises(UserError, match="takes no options"):
+        load("fork:fork-2", clip=True)
+    with pytest.raises(UserError, match="transitions: expected at least 1, got 0"):
+        make("fork-2", transitions=0)
+
+
+def test_unknown_options_formats_and_places(tmp_path, small):
+    with pytest.raises(UserError, match="cilp: expected one of the options clip"):
+        load("x.npz", cilp=True)
+    with pytest.raises(UserError, match="expected a path or one of d4rl:.*got 'hdf:'"):
+        load("hdf:x.npz")
+    with pytest.raises(UserError, match="no such file"):
+        load(tmp_path / "absent.npz")
+    odd = tmp_path / "odd.bin"
+    odd.write_bytes(b"")
+    with pytest.raises(UserError, match=r"expected a file that ends in \.npz"):
+        load(odd)
+    with pytest.raises(UserError, match="LeRobot directory"):
+        load(tmp_path)
+    with pytest.raises(UserError, match="expected a name that ends in"):
+        save(small, odd)
+
+
+def test_a_path_with_a_colon_is_a_path(tmp_path, small, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save(small, "npz:day1.npz")
+    (tmp_path / "day1.npz").rename("run:one.npz")
+    assert formats.parse("run:one.npz") == (None, "run:one.npz")
+    assert load("run:one.npz").transitions == small.transitions
+
+
+def test_npz_with_objects_is_refused_not_unpickled(tmp_path):
+    path = tmp_path / "x.npz"
+    np.savez(path, observations=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(UserError, match="NumPy archive without objects"):
+        load(path)
