@@ -8,7 +8,8 @@ from jaxtyping import install_import_hook
 
 # In the packages written on JAX, annotated shapes are checked at every call. This must
 # come before their first import.
-install_import_hook(["manyhands.nn", "manyhands.envs"], "beartype.beartype")
+PACKAGES = ["manyhands.nn", "manyhands.envs", "manyhands.behavior", "manyhands.fleet"]
+install_import_hook(PACKAGES, "beartype.beartype")
 
 from manyhands import Trajectories  # noqa: E402
 

@@ -8,9 +8,10 @@ import manyhands
 ROOT = Path(manyhands.__file__).parent
 # Lowest first; a module may import from its own layer and from those before it.
 LAYERS = [
-    {"version", "errors", "files"},
+    {"version", "errors", "files", "types"},
     {"data", "nn"},
-    {"envs"},
+    {"envs", "fleet"},
+    {"behavior"},
     {"datasets"},
     {"report"},
     {"cli"},

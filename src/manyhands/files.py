@@ -7,14 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from manyhands.errors import UserError
-
-
-def refuse_existing(path: Path, overwrite: bool) -> None:
-    """Called before the work, so that nobody computes an hour and then loses it."""
-    if path.exists() and not overwrite:
-        raise UserError(f"{path}: exists already; pass --overwrite to replace it")
-
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:

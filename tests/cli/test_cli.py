@@ -11,30 +11,42 @@ import pytest
 
 import manyhands
 from manyhands import load
+from manyhands.cli import main
 
 
-def manyhands_cli(*arguments, cwd) -> subprocess.CompletedProcess:
+def process(*arguments, cwd) -> subprocess.CompletedProcess:
+    """A real process, for what only a process shows."""
     command = [sys.executable, "-m", "manyhands", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
 
 
+@pytest.fixture
+def cli(tmp_path, monkeypatch, capsys):
+    """The same program in this process, in an empty folder: faster."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        code = main.run(list(map(str, arguments)))
+        printed = capsys.readouterr()
+        return subprocess.CompletedProcess([], code, printed.out, printed.err)
+
+    return run
+
+
 def test_help_and_version(tmp_path):
-    done = manyhands_cli("--version", cwd=tmp_path)
+    done = process("--version", cwd=tmp_path)
     assert (done.returncode, done.stdout.strip()) == (0, manyhands.__version__)
     for words in ([], ["--help"], ["data", "make", "--help"]):
-        done = manyhands_cli(*words, cwd=tmp_path)
+        done = process(*words, cwd=tmp_path)
         assert done.returncode == 0
         assert "usage: manyhands" in done.stdout
 
 
-def test_make_info_mix_convert(tmp_path):
-    done = manyhands_cli(
-        *"data make fork-2 --out a.hdf5 --transitions 2000".split(),
-        cwd=tmp_path,
-    )
+def test_make_info_mix_convert(cli, tmp_path):
+    done = cli(*"data make fork-2 --out a.hdf5 --transitions 2000".split())
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("wrote a.hdf5: 2,0")
-    manyhands_cli(
+    cli(
         *[
             "data",
             "make",
@@ -45,36 +57,32 @@ def test_make_info_mix_convert(tmp_path):
             "2000",
             "--seed",
             "1",
-        ],
-        cwd=tmp_path,
+        ]
     )
 
-    done = manyhands_cli("data", "info", "a.hdf5", cwd=tmp_path)
+    done = cli("data", "info", "a.hdf5")
     assert done.returncode == 0
     for text in ("right-steady", "manyhands/Fork-v0", "nothing to remark"):
         assert text in done.stdout
-    done = manyhands_cli("data", "info", "b.npz", "--json", cwd=tmp_path)
+    done = cli("data", "info", "b.npz", "--json")
     card = json.loads(done.stdout)
     assert [s["name"] for s in card["sources"]][-1] == "left-late"
 
-    done = manyhands_cli(*"data mix a.hdf5 b.npz --out c.npz".split(), cwd=tmp_path)
+    done = cli(*"data mix a.hdf5 b.npz --out c.npz".split())
     assert done.returncode == 0, done.stderr
     mixed, a, b = (load(tmp_path / f) for f in ("c.npz", "a.hdf5", "b.npz"))
     assert mixed.transitions == a.transitions + b.transitions
     assert set(mixed.source_names) == set(b.source_names)
-    manyhands_cli(*"data mix a.hdf5 b.npz --out d.npz --by-file".split(), cwd=tmp_path)
+    cli(*"data mix a.hdf5 b.npz --out d.npz --by-file".split())
     assert load(tmp_path / "d.npz").source_names == ("a", "b")
 
-    done = manyhands_cli(*"data convert c.npz robomimic:e.hdf5".split(), cwd=tmp_path)
+    done = cli(*"data convert c.npz robomimic:e.hdf5".split())
     assert done.returncode == 0, done.stderr
     assert load(tmp_path / "e.hdf5").transitions == mixed.transitions
 
 
-def test_errors_are_one_line_and_nothing_is_written(tmp_path):
-    manyhands_cli(
-        *"data make fork-2 --out a.npz --transitions 500".split(),
-        cwd=tmp_path,
-    )
+def test_errors_are_one_line_and_nothing_is_written(cli, tmp_path):
+    cli(*"data make fork-2 --out a.npz --transitions 500".split())
     before = (tmp_path / "a.npz").read_bytes()
     cases = {
         "data info absent.npz": "error: absent.npz: no such file or directory",
@@ -86,30 +94,30 @@ def test_errors_are_one_line_and_nothing_is_written(tmp_path):
         "data convert a.npz b.npz --filter x": "error: a.npz: npz data has no option",
     }
     for words, message in cases.items():
-        done = manyhands_cli(*words.split(), cwd=tmp_path)
+        done = cli(*words.split())
         assert done.returncode == 1, words
         assert done.stderr.startswith(message), done.stderr
         assert done.stderr.count("\n") == 1
         assert done.stdout == ""
     assert [p.name for p in tmp_path.iterdir()] == ["a.npz"]
     assert (tmp_path / "a.npz").read_bytes() == before
-    assert manyhands_cli("data", "--nonsense", cwd=tmp_path).returncode == 1
+    assert cli("data", "--nonsense").returncode == 1
 
 
 def test_debug_shows_the_traceback(tmp_path):
-    done = manyhands_cli("--debug", "data", "info", "absent.npz", cwd=tmp_path)
+    done = process("--debug", "data", "info", "absent.npz", cwd=tmp_path)
     assert done.returncode == 1
     assert "Traceback" in done.stderr
 
 
-def test_info_shows_actions_outside_the_bounds_that_a_load_refuses(real_data, tmp_path):
+def test_info_shows_actions_outside_the_bounds_that_a_load_refuses(real_data, cli):
     door = real_data / "door_human_dapg.hdf5"
-    done = manyhands_cli("data", "info", door, cwd=tmp_path)
+    done = cli("data", "info", door)
     assert done.returncode == 0, done.stderr
     assert "10,595 of 188,412 action values were outside" in done.stdout
-    refused = manyhands_cli("data", "convert", door, "x.npz", cwd=tmp_path)
+    refused = cli("data", "convert", door, "x.npz")
     assert refused.returncode == 1
-    done = manyhands_cli("data", "convert", door, "x.npz", "--clip", cwd=tmp_path)
+    done = cli("data", "convert", door, "x.npz", "--clip")
     assert done.returncode == 0, done.stderr
 
 
@@ -117,14 +125,14 @@ def test_info_shows_actions_outside_the_bounds_that_a_load_refuses(real_data, tm
     "name",
     ["halfcheetah_brac_example", "pendulum_rllib_sac", "kitchen_complete_d4rl_v0"],
 )
-def test_info_on_files_that_others_made(real_data, tmp_path, name):
-    done = manyhands_cli("data", "info", real_data / f"{name}.hdf5", cwd=tmp_path)
+def test_info_on_files_that_others_made(real_data, cli, name):
+    done = cli("data", "info", real_data / f"{name}.hdf5")
     assert done.returncode == 0, done.stderr
     assert name in done.stdout
 
 
 def test_demo_makes_data_and_a_picture(tmp_path):
-    done = manyhands_cli("demo", "--out", "d", cwd=tmp_path)
+    done = process("demo", "--out", "d", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert load(tmp_path / "d" / "fork-3.hdf5").transitions >= 20_000
     assert (tmp_path / "d" / "fork-3.png").read_bytes()[:4] == b"\x89PNG"

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyhands import Trajectories, UserError
+from manyhands import Trajectories, UserError, make
 
 
 def plain(lengths: list[int], **changes) -> Trajectories:
@@ -141,6 +141,7 @@ NAN = np.array([0, 1, np.nan, 3, 4.0])
             "source_names: expected different names",
         ),
         ({"action_bounds": (1, 1)}, "action_bounds: dimension 0: expected finite low"),
+        ({"action_bounds": ([-1, -1], 1)}, "action_bounds: expected numbers or 1 of"),
         ({"action_bounds": (-np.inf, 1)}, "action_bounds: dimension 0"),
         ({"observations": np.zeros((5, 2, 2))}, r"observations: expected \(N, size\)"),
         ({"rewards": np.zeros((5, 2))}, r"rewards: expected \(N,\) or \(N, 1\)"),
@@ -201,6 +202,12 @@ def test_slices_share_memory_and_other_selections_keep_order(small):
         small[4]
     with pytest.raises(UserError, match="at least one trajectory"):
         small[2:2]
+
+
+def test_renumbered_ids_are_positions(small):
+    view = small.shuffle(1).renumbered()
+    assert view.ids.tolist() == [0, 1, 2, 3]
+    assert make("fork-2", 500).ids.tolist() == list(range(len(make("fork-2", 500))))
 
 
 def test_split_parts_are_disjoint_and_complete(small):

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
@@ -18,7 +17,6 @@ from manyhands.data.formats import ReadOptions
 from manyhands.data.mix import concatenate
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
-from manyhands.files import refuse_existing
 
 Reading = Annotated[ReadOptions, tyro.conf.OmitArgPrefixes]
 
@@ -187,8 +185,8 @@ def _load_to_look_at(data: str, reading: ReadOptions) -> Trajectories:
 
 
 def _check_destination(spec: str, overwrite: bool) -> None:
-    _, where = formats.destination(spec)
-    refuse_existing(Path(where), overwrite)
+    if formats.exists(spec) and not overwrite:
+        raise UserError(f"{spec}: exists already; pass --overwrite to replace it")
 
 
 def _write(data: Trajectories, spec: str) -> None:

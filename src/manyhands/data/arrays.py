@@ -28,6 +28,17 @@ def column(field: str, values: ArrayLike, dtype: Any, copy: bool) -> np.ndarray:
     return array
 
 
+def bounds(pair: tuple[ArrayLike, ArrayLike], size: int) -> list[np.ndarray]:
+    """Lowest and highest action per dimension, from numbers or arrays."""
+    try:
+        return [np.array(np.broadcast_to(b, size), np.float32) for b in pair]
+    except ValueError:
+        shapes = " and ".join(str(np.shape(b)) for b in pair)
+        raise UserError(
+            f"action_bounds: expected numbers or {size} of them each, got {shapes}"
+        ) from None
+
+
 def _numbers(field: str, values: ArrayLike, dtype: Any, copy: bool) -> np.ndarray:
     try:
         array = np.asarray(values)

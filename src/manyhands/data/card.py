@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from manyhands.data import checks
 from manyhands.data.trajectories import Trajectories
 
 AT_BOUND = 1e-3  # of the width of an action's range
@@ -84,15 +85,13 @@ def remarks(data: Trajectories) -> list[str]:
 
 
 def _boundaries(data: Trajectories) -> list[str]:
-    """Does each next observation reappear as the following one?"""
-    same = (data.next_observations[:-1] == data.observations[1:]).all(axis=1)
-    same[data.offsets[1:-1] - 1] = True
-    if same.all():
+    rows = checks.gaps(data)
+    if not len(rows):
         return []
     return [
-        f"{(~same).sum():,} next observations differ from the observation that follows "
-        f"in the same trajectory, first at row {np.argmin(same)}: are trajectories "
-        "divided in the right places?"
+        f"{len(rows):,} next observations differ from the observation that follows "
+        f"in the same trajectory, first at row {rows[0]}: are trajectories divided in "
+        "the right places?"
     ]
 
 

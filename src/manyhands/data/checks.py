@@ -83,6 +83,13 @@ def one_source_each(labels: np.ndarray, offsets: np.ndarray) -> None:
         )
 
 
+def gaps(data: "Trajectories") -> np.ndarray:
+    """Rows whose next observation is not the one that follows in their trajectory."""
+    apart = (data.next_observations[:-1] != data.observations[1:]).any(axis=1)
+    apart[data.offsets[1:-1] - 1] = False
+    return np.flatnonzero(apart)
+
+
 def outside(
     actions: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[int, tuple[int, int] | None]:

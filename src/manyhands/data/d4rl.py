@@ -7,6 +7,7 @@ some store (N, 1) columns. Beyond D4RL's own fields we read and write `source` (
 understood too.
 """
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -56,6 +57,8 @@ def _attributes(file: h5py.File, source: np.ndarray | None) -> dict[str, Any]:
     for key in ("action_low", "action_high", "source_names", "env_id"):
         if key in file.attrs:
             found[key] = file.attrs[key]
+    if isinstance(found.get("source_names"), str):
+        found["source_names"] = json.loads(found["source_names"])
     if "env" in file.attrs and "env_id" not in found:
         found["env_id"] = str(file.attrs["env"])
     if source is None or source.dtype.kind not in "iu":
@@ -71,8 +74,9 @@ def write(data: Trajectories, where: str) -> None:
     with atomic_file(Path(where)) as temporary, h5py.File(temporary, "w") as file:
         for key, array in to_fields(data).items():
             if key in ("action_low", "action_high", "source_names", "env_id"):
+                # As JSON: an attribute holds 64 KB, less than some lists of strings.
                 names = key == "source_names"
-                file.attrs[key] = [str(n) for n in array] if names else array
+                file.attrs[key] = json.dumps(array.tolist()) if names else array
                 continue
             file.create_dataset(
                 LOG_PROBS if key == "log_probs" else key,

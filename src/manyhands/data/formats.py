@@ -125,6 +125,13 @@ def destination(spec: str | Path) -> tuple[str, str]:
     return name, where
 
 
+def exists(spec: str | Path) -> bool:
+    """Is there something that writing would replace?"""
+    name, where = destination(spec)
+    looks_elsewhere = getattr(named(name), "exists", None)
+    return looks_elsewhere(where) if looks_elsewhere else Path(where).exists()
+
+
 def write(data: Trajectories, spec: str | Path) -> None:
     """Write a data set to a path or `format:where`; whole or not at all."""
     name, where = destination(spec)

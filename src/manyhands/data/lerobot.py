@@ -2,7 +2,8 @@
 
 v2.0 and v2.1 have one file per episode, v3.0 many episodes per file; data_path in
 meta/info.json says where. The rows' own episode_index and frame_index say what belongs
-together, whatever the episode tables in `meta` hold.
+together, whatever the episode tables in `meta` hold; but there have to be as many
+episodes as meta/info.json counts.
 
 Observations join the columns `keys`, by default observation.state and, where there is
 one, observation.environment_state. Rewards are next.reward or reward, else 0. An
@@ -32,6 +33,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from manyhands.data.lerobot_tables import (
+    Frames,
+    column_names,
+    make_episodes,
+    make_info,
+    make_stats,
+    read_frames,
+    read_info,
+    read_tasks,
+)
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError, require
 from manyhands.files import atomic_directory
@@ -40,169 +51,80 @@ if TYPE_CHECKING:
     from manyhands.data.formats import ReadOptions
 
 OPTIONS = frozenset({"keys", "source_from"})
-VERSIONS = ("v2.0", "v2.1", "v3.0")
-INDEX = ("episode_index", "frame_index")
 STATES = ("observation.state", "observation.environment_state")
 REWARDS = ("next.reward", "reward")
 ENDS = ("next.terminated", "next.done", "next.truncated")
 KNOWN = "next.observation.known"
-STATS = ("min", "max", "mean", "std")
-DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
-PANDAS = {
-    "index_columns": ["task"],
-    "column_indexes": [],
-    "columns": [
-        {
-            "name": name,
-            "field_name": name,
-            "pandas_type": kind,
-            "numpy_type": dtype,
-            "metadata": None,
-        }
-        for name, kind, dtype in (
-            ("task_index", "int64", "int64"),
-            ("task", "unicode", "object"),
-        )
-    ],
-}
+FILE = "chunk-000/file-000.parquet"  # everything fits into one
 FPS = 1  # the time of a step is not known: timestamps count steps
-Frames = dict[str, np.ndarray]  # columns, [N] or [N, size]
 
 
 def read(where: str, options: "ReadOptions") -> Trajectories:
     root = Path(where)
-    info = _info(root)
-    files = sorted(root.glob(re.sub(r"{.*?}", "*", str(info.get("data_path")))))
+    info = read_info(root)
+    template = str(info.get("data_path"))
+    files = sorted(root.glob(re.sub(r"{.*?}", "*", template)))
     if not files:
-        raise UserError(f"data_path: no file is like {info.get('data_path')}")
-    there = _table(files[0]).column_names
+        raise UserError(f"data_path: expected files {template}, found none")
+    there = column_names(files[0])
     keys = list(options.keys) or [key for key in STATES if key in there] or [STATES[0]]
     following = [f"next.{key}" for key in keys]
     following = following if set(following) <= set(there) else []
     source = options.source_from or ("source" if "source" in there else None)
-    columns = [*INDEX, "action", *keys, *following, *([source] if source else [])]
-    columns += [c for c in (*REWARDS, *ENDS, KNOWN, "log_prob") if c in there]
-    frames = _frames(files, columns)
+    frames = read_frames(
+        files,
+        vectors=["action", *keys, *following],
+        numbers=[c for c in (*REWARDS, *ENDS, KNOWN, "log_prob") if c in there],
+        labels=[source] if source else [],
+    )
+    episode = frames["episode_index"]
+    _check_episodes(episode, info)
 
-    episode, actions = frames["episode_index"], frames["action"]
     last = np.append(episode[1:] != episode[:-1], True)
-    if last.sum() < info.get("total_episodes", 0):
-        expected = f"{info['total_episodes']} (total_episodes in meta/info.json)"
-        raise UserError(
-            f"episode_index: expected {expected} episodes, got {last.sum()}"
-        )
     nothing = np.zeros(len(last), np.float32)
     terminated, done, truncated = (last & (frames.get(c, nothing) != 0) for c in ENDS)
-    terminals = terminated if ENDS[0] in frames else done & ~truncated
+    terminals = terminated if "next.terminated" in frames else done & ~truncated
+    timeouts = truncated if "next.truncated" in frames else last & ~terminals
     labels, names = _sources(root, info, source, frames) if source else (None, None)
     return Trajectories.from_arrays(
         _join(frames, keys),
-        actions,
-        frames.get(REWARDS[0], frames.get(REWARDS[1], nothing)),
+        frames["action"],
+        frames.get("next.reward", frames.get("reward", nothing)),
         terminals,
-        timeouts=truncated if ENDS[2] in frames else last & ~terminals,
+        timeouts=timeouts,
         trajectory=episode,
         next_observations=_join(frames, following) if following else None,
         final_known=frames[KNOWN][last] if KNOWN in frames else None,
         source=labels,
         source_names=names,
         log_probs=frames.get("log_prob"),
-        action_bounds=options.action_bounds or _bounds(info, actions),
+        action_bounds=options.action_bounds or _bounds(info, frames["action"]),
         clip=options.clip,
-        env_id=_ours(info, STATES[0]).get("env_id"),
+        env_id=_ours(info, "observation.state").get("env_id"),
         name=root.name,
         copy=False,
     )
 
 
-def _info(root: Path) -> dict[str, Any]:
-    place = "meta/info.json"
-    try:
-        info = json.loads((root / place).read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{place}: expected a JSON file: {error}") from error
-    if not isinstance(info, dict) or not isinstance(info.get("features"), dict):
-        raise UserError(f"{place}: expected an object with features, got {info}")
-    version = info.get("codebase_version")
-    if version not in VERSIONS:
-        expected = f"one of {', '.join(VERSIONS)}"
+def _join(frames: Frames, columns: list[str]) -> np.ndarray:
+    parts = [frames[column].reshape(len(frames[column]), -1) for column in columns]
+    return np.concatenate(parts, axis=1)
+
+
+def _check_episodes(episode: np.ndarray, info: dict[str, Any]) -> None:
+    """Fewer episodes than announced: a file did not come along."""
+    total = info.get("total_episodes") or 0
+    missing = np.setdiff1d(np.arange(total), episode)
+    if len(missing):
         raise UserError(
-            f"{place}: codebase_version: expected {expected}, got {version}"
+            f"episode_index: expected {total} episodes (total_episodes), got "
+            f"{total - len(missing)}; the first that is missing is {missing[0]}"
         )
-    return info
 
 
 def _ours(info: dict[str, Any], feature: str) -> dict[str, Any]:
     """What `write` added to a feature."""
     return (info["features"].get(feature) or {}).get("info") or {}
-
-
-def _table(path: Path, columns: list[str] | None = None) -> Any:
-    """Columns of a Parquet file, those that it has; all, but no rows, by default."""
-    parquet = require(
-        "pyarrow.parquet", extra="lerobot", purpose="reading LeRobot data"
-    )
-    try:
-        with parquet.ParquetFile(path) as file:
-            schema = file.schema_arrow
-            return (
-                schema.empty_table() if columns is None else file.read(columns=columns)
-            )
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path.name}: expected a Parquet file: {error}") from error
-
-
-def _frames(files: list[Path], columns: list[str]) -> Frames:
-    """The columns of all files, rows in the order of episodes and frames."""
-    parts: dict[str, list[np.ndarray]] = {column: [] for column in columns}
-    for path in files:
-        table = _table(path, columns)
-        for column in columns:
-            if column not in table.column_names:
-                found = _table(path).column_names
-                raise UserError(f"{path.name}: expected {column!r}, found {found}")
-            parts[column].append(_values(table, column))
-            if parts[column][-1].shape[1:] != parts[column][0].shape[1:]:
-                a, b = parts[column][0].shape[1:], parts[column][-1].shape[1:]
-                raise UserError(f"{path.name}: {column}: expected size {a}, got {b}")
-    frames = {column: np.concatenate(arrays) for column, arrays in parts.items()}
-    order = np.lexsort((frames["frame_index"], frames["episode_index"]))
-    if (order[1:] < order[:-1]).any():
-        frames = {column: values[order] for column, values in frames.items()}
-    episode, frame = (frames[column].astype(np.int64) for column in INDEX)
-    gap = (np.diff(episode) == 0) & (np.diff(frame) != 1)
-    if gap.any():
-        row = int(np.argmax(gap))
-        raise UserError(
-            f"frame_index: episode {episode[row]}: expected {frame[row] + 1} after "
-            f"{frame[row]}, got {frame[row + 1]}"
-        )
-    return frames
-
-
-def _values(table: Any, column: str) -> np.ndarray:
-    """A column as an array, [N] or [N, size]; texts as objects, [N]."""
-    array = table.column(column).combine_chunks()
-    values, shape = array, [len(array)]
-    if hasattr(array, "value_lengths"):  # lists
-        sizes = array.value_lengths().to_numpy(zero_copy_only=False)
-        odd = sizes != sizes[:1]
-        if odd.any():
-            row = int(np.argmax(odd))
-            raise UserError(
-                f"{column}: episode {table['episode_index'][row]}: expected lists of "
-                f"{sizes[0]} numbers, got {array[row]}"
-            )
-        values = array.flatten()
-        shape += [len(values) // max(1, len(array))]
-    return values.to_numpy(zero_copy_only=False).reshape(shape)
-
-
-def _join(frames: Frames, columns: list[str]) -> np.ndarray:
-    """[N, sizes]; a column of single numbers has size 1."""
-    return np.concatenate(
-        [frames[column].reshape(len(frames[column]), -1) for column in columns], axis=1
-    )
 
 
 def _bounds(info: dict[str, Any], actions: np.ndarray) -> tuple[Any, Any]:
@@ -218,35 +140,22 @@ def _bounds(info: dict[str, Any], actions: np.ndarray) -> tuple[Any, Any]:
 
 def _sources(
     root: Path, info: dict[str, Any], column: str, frames: Frames
-) -> tuple[Any, Any]:
+) -> tuple[Any, list[str] | None]:
     """Labels, one per episode, and what they stand for where that is known."""
     labels, episode = frames[column], frames["episode_index"]
-    change = (labels[1:] != labels[:-1]) & (episode[1:] == episode[:-1])
+    same = episode[1:] == episode[:-1]
+    change = (labels[1:] != labels[:-1]) & same
     if change.any():
         row = int(np.argmax(change))
         raise UserError(
             f"{column}: episode {episode[row]}: expected one value, got {labels[row]} "
             f"and {labels[row + 1]}"
         )
-    labels = labels[np.append(True, episode[1:] != episode[:-1])]
-    if column == "source":
-        return labels, _ours(info, "source").get("names")
+    labels = labels[np.append(True, ~same)]
     if column == "task_index":
-        tasks = _tasks(root)
+        tasks = read_tasks(root)
         return [tasks.get(label, str(label)) for label in labels.tolist()], None
-    return labels, None
-
-
-def _tasks(root: Path) -> dict[int, str]:
-    """The texts of the tasks, as far as `meta` has them."""
-    lines, path = root / "meta" / "tasks.jsonl", root / "meta" / "tasks.parquet"
-    if path.exists():
-        columns = _table(path, _table(path).column_names).to_pydict()
-        # The text is the index of a pandas table: its column has several names.
-        numbers, (texts, *_) = columns.pop("task_index"), columns.values()
-        return dict(zip(numbers, texts, strict=True))
-    rows = lines.read_text("utf-8").splitlines() if lines.exists() else []
-    return {row["task_index"]: row["task"] for row in map(json.loads, rows)}
+    return labels, _ours(info, column).get("names") if column == "source" else None
 
 
 def write(data: Trajectories, where: str) -> None:
@@ -254,67 +163,46 @@ def write(data: Trajectories, where: str) -> None:
         "pyarrow.parquet", extra="lerobot", purpose="writing LeRobot data"
     )
     pyarrow = importlib.import_module("pyarrow")
-    columns, count = _columns(data), len(data)
-    features: dict[str, Any] = {}
-    stats: dict[str, Any] = {}
-    arrays: dict[str, Any] = {}
-    for name, values in columns.items():
-        values = values.reshape(len(values), -1)
-        size, dtype = values.shape[1], str(values.dtype)
-        features[name] = {"dtype": dtype, "shape": [size], "names": None}
-        numbers = values.astype(np.float64)
-        stats[name] = {s: getattr(numbers, s)(0).tolist() for s in STATS}
-        stats[name]["count"] = [len(values)]
-        flat = pyarrow.array(values.reshape(-1))
-        # LeRobot keeps features of size 1 as plain numbers.
-        lists = pyarrow.FixedSizeListArray
-        arrays[name] = flat if size == 1 else lists.from_arrays(flat, size)
+    frames = _frames(data)
+    arrays = {}
+    for column, values in frames.items():
+        arrays[column] = pyarrow.array(values.reshape(-1))
+        # LeRobot keeps a feature of size 1 as a plain number.
+        if values.ndim == 2 and values.shape[1] > 1:
+            lists = pyarrow.FixedSizeListArray
+            arrays[column] = lists.from_arrays(arrays[column], values.shape[1])
+    task = data.env_id or data.name
+    # LeRobot reads this one with pandas, and wants the texts as its index.
+    index = {"name": "task", "pandas_type": "unicode", "numpy_type": "object"}
+    pandas = {"index_columns": ["task"], "columns": [index], "column_indexes": []}
+    tasks = pyarrow.table({"task_index": [0], "task": [task]})
+    tasks = tasks.replace_schema_metadata({"pandas": json.dumps(pandas)})
+    with atomic_directory(Path(where)) as root:
+        for path, table in {
+            f"data/{FILE}": pyarrow.table(arrays),
+            f"meta/episodes/{FILE}": pyarrow.table(make_episodes(data.offsets, task)),
+            "meta/tasks.parquet": tasks,
+        }.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            parquet.write_table(table, root / path)
+        info, stats = make_info(frames, len(data), FPS), make_stats(frames)
+        _add_ours(info["features"], data)
+        (root / "meta" / "info.json").write_text(json.dumps(info, indent=4))
+        (root / "meta" / "stats.json").write_text(json.dumps(stats, indent=4))
+
+
+def _add_ours(features: dict[str, Any], data: Trajectories) -> None:
     features["observation.state"]["info"] = {"env_id": data.env_id}
     low, high = data.action_low.tolist(), data.action_high.tolist()
     features["action"]["info"] = {"low": low, "high": high}
     if data.sources is not None:
         features["source"]["info"] = {"names": data.source_names}
 
-    info = {
-        "codebase_version": "v3.0",
-        "fps": FPS,
-        "robot_type": None,
-        "total_tasks": 1,
-    }
-    info |= {"total_episodes": count, "total_frames": data.transitions}
-    info |= {"chunks_size": 1000, "data_files_size_in_mb": 100}
-    info |= {"video_files_size_in_mb": 200, "video_path": None, "data_path": DATA_PATH}
-    info |= {"splits": {"train": f"0:{count}"}, "features": features}
-    task = data.env_id or data.name
-    none = np.zeros(count, np.int64)
-    episodes = {
-        "episode_index": np.arange(count),
-        "tasks": [[task]] * count,
-        "length": data.lengths,
-        "dataset_from_index": data.offsets[:-1],
-        "dataset_to_index": data.offsets[1:],
-    }
-    for place in ("data", "meta/episodes"):  # one file holds everything
-        episodes |= {f"{place}/chunk_index": none, f"{place}/file_index": none}
-    # LeRobot wants the tasks as a pandas table that has the texts as its index.
-    tasks = pyarrow.table({"task_index": [0], "task": [task]})
-    tasks = tasks.replace_schema_metadata({"pandas": json.dumps(PANDAS)})
-    with atomic_directory(Path(where)) as root:
-        for path, table in (
-            ("data/chunk-000/file-000.parquet", pyarrow.table(arrays)),
-            ("meta/episodes/chunk-000/file-000.parquet", pyarrow.table(episodes)),
-            ("meta/tasks.parquet", tasks),
-        ):
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            parquet.write_table(table, root / path)
-        for path, content in (("info", info), ("stats", stats)):
-            (root / f"meta/{path}.json").write_text(json.dumps(content, indent=4))
 
-
-def _columns(data: Trajectories) -> Frames:
+def _frames(data: Trajectories) -> Frames:
     rows = np.arange(data.transitions)
-    frame = rows - data.offsets[data.trajectory]
-    columns = {
+    step = rows - data.offsets[data.trajectory]
+    frames = {
         "observation.state": data.observations,
         "action": data.actions,
         "next.reward": data.rewards,
@@ -323,15 +211,15 @@ def _columns(data: Trajectories) -> Frames:
         "next.observation.state": data.next_observations,
     }
     if not data.final_known.all():
-        columns[KNOWN] = np.ones(len(rows), bool)
-        columns[KNOWN][data.offsets[1:] - 1] = data.final_known
+        frames[KNOWN] = np.ones(len(rows), bool)
+        frames[KNOWN][data.offsets[1:] - 1] = data.final_known
     if data.log_probs is not None:
-        columns["log_prob"] = data.log_probs
+        frames["log_prob"] = data.log_probs
     if data.sources is not None:
-        columns["source"] = data.sources[data.trajectory].astype(np.int64)
-    return columns | {
-        "timestamp": (frame / FPS).astype(np.float32),
-        "frame_index": frame,
+        frames["source"] = data.sources[data.trajectory].astype(np.int64)
+    return frames | {
+        "timestamp": (step / FPS).astype(np.float32),
+        "frame_index": step,
         "episode_index": data.trajectory.astype(np.int64),
         "index": rows,
         "task_index": np.zeros_like(rows),

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyhands.data import minari_episodes
+from manyhands.data import checks, minari_episodes
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError, require
 from manyhands.files import atomic_directory
@@ -164,6 +164,11 @@ def write(data: Trajectories, where: str) -> None:
         storage.update_episodes(_buffers(data))
 
 
+def exists(where: str) -> bool:
+    """An id is looked up in the store, not in this folder."""
+    return _destination(where)[0].exists()
+
+
 def _destination(where: str) -> tuple[Path, str]:
     if os.sep in where or "/" in where or where.startswith("."):
         place = Path(where).absolute()
@@ -187,10 +192,9 @@ def _destination(where: str) -> tuple[Path, str]:
 
 def _refuse_split_steps(data: Trajectories) -> None:
     """Minari stores T+1 observations: a step must begin where the last one ended."""
-    gap = (data.next_observations[:-1] != data.observations[1:]).any(axis=1)
-    gap[data.offsets[1:-1] - 1] = False
-    if gap.any():
-        row = int(np.argmax(gap))
+    rows = checks.gaps(data)
+    if len(rows):
+        row = int(rows[0])
         raise UserError(
             f"next_observations: row {row}: expected the observation of row {row + 1} "
             "(Minari keeps each once), got another; other formats keep both"

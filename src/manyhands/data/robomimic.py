@@ -153,10 +153,11 @@ def _column(demos: Demos, field: str, required: bool = False) -> Any:
             raise UserError(f"{name}/{field}: expected an array of numbers, got {part}")
         # The first demonstration says how wide a row is; (T,) is (T, 1).
         width = parts[0].shape[1:] if parts else part.shape[1:2] or (1,)
-        if part.shape[:1] != steps or (part.shape[1:] or (1,)) != width or 0 in steps:
-            expected = ("T > 0", *width) if field == "actions" else (*steps, *width)
+        shape = part.shape if part.ndim > 1 else (*part.shape, 1)
+        if shape != (*steps, *width) or steps in ((), (0,)):
+            expected = "one or more steps" if steps in ((), (0,)) else (*steps, *width)
             raise UserError(f"{name}/{field}: expected {expected}, got {part.shape}")
-        parts.append(part[()].reshape(*steps, *width))
+        parts.append(part[()].reshape(shape))
     return np.concatenate(parts)
 
 
@@ -208,10 +209,8 @@ def _json(attributes: Node, field: str, kind: type) -> Any:
         if not isinstance(value, kind | None):
             raise TypeError(f"{value!r}")
     except (TypeError, ValueError) as error:
-        name = kind.__name__
-        raise UserError(
-            f"data: {field}: expected a JSON {name}, got {error}"
-        ) from error
+        expected = f"a JSON {kind.__name__}"
+        raise UserError(f"data: {field}: expected {expected}, got {error}") from error
     return value
 
 

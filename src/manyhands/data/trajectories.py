@@ -104,7 +104,7 @@ class Trajectories:
             next_observations: (N, S). Where absent they are the next rows, and
                 the last of each trajectory is `final_observations` or unknown.
             final_observations: (M, S), the observation after each trajectory's end.
-            final_known: (M,), false where the last of `next_observations` is made up.
+            final_known: (M,), false where the given final observation is made up.
             source: who made it, (N,) or (M,), numbers or strings.
             source_names: names for sources that are numbers 0, 1, ...
             log_probs: (N,), log-probability of each action under its source.
@@ -152,8 +152,6 @@ class Trajectories:
         if next_observations is not None:
             following = arrays.matrix("next_observations", next_observations, copy)
             checks.same_length(rows, next_observations=following)
-            if final_known is not None:
-                known = arrays.column("final_known", final_known, bool, copy)
         else:
             following = np.concatenate([observations[1:], observations[-1:]])
             if final_observations is None:
@@ -163,12 +161,12 @@ class Trajectories:
                 final = arrays.matrix("final_observations", final_observations, copy)
                 checks.same_length(len(ends), final_observations=final)
                 following[ends] = final
+        complete = next_observations is not None or final_observations is not None
+        if final_known is not None and complete:
+            known = arrays.column("final_known", final_known, bool, copy)
         codes, names = arrays.encode_sources(source, source_names, offsets)
 
-        low, high = (
-            np.array(np.broadcast_to(bound, actions.shape[1:]), np.float32)
-            for bound in action_bounds
-        )
+        low, high = arrays.bounds(action_bounds, actions.shape[1])
         clipped = 0
         if clip:
             inside = np.clip(actions, low, high)
@@ -287,6 +285,12 @@ class Trajectories:
     def shuffle(self, seed: int = 0) -> "Trajectories":
         """The same trajectories in another order."""
         return self[np.random.default_rng(seed).permutation(len(self))]
+
+    def renumbered(self) -> "Trajectories":
+        """The same trajectories as a data set of its own: `ids` are positions in it."""
+        view = self[:]
+        object.__setattr__(view, "ids", _read_only(np.arange(len(self))))
+        return view
 
     def split(
         self, share: float, seed: int = 0

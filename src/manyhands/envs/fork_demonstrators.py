@@ -184,4 +184,4 @@ def make(
         name=name,
         copy=False,
     )
-    return data.shuffle(seed)
+    return data.shuffle(seed).renumbered()

@@ -1,4 +1,4 @@
-"""Action distributions on a box, for one example; the caller vmaps."""
+"""Action distributions on a box."""
 
 import equinox as eqx
 import jax
@@ -13,16 +13,16 @@ MARGIN = 1e-6
 class TanhNormal(eqx.Module):
     """a = center + scale * tanh(u), u ~ Normal(mean, exp(log_std)), per dimension.
 
-    A density on the open box center -/+ scale. With z = (a - center) / scale,
-    log p(a) = sum_i log N(atanh z_i; mean_i, std_i) - log(1 - z_i^2) - log scale_i.
+    A density on the open box center -/+ scale; leading axes are many of them. With
+    z = (a - center) / scale, log p(a) = sum_i log N(atanh z_i; mean_i, std_i) - log(1 - z_i^2) - log scale_i.
     """
 
-    mean: Float[Array, " action"]
-    log_std: Float[Array, " action"]
+    mean: Float[Array, "*lead action"]
+    log_std: Float[Array, "*lead action"]
     center: Float[Array, " action"]
     scale: Float[Array, " action"]
 
-    def mode(self) -> Float[Array, " action"]:
+    def mode(self) -> Float[Array, "*lead action"]:
         """The squashed mean: what "acting deterministically" means in this field.
 
         (The density's true mode differs where the noise is wide.)
@@ -31,22 +31,22 @@ class TanhNormal(eqx.Module):
 
     def sample(
         self, key: PRNGKeyArray
-    ) -> tuple[Float[Array, " action"], Float[Array, ""]]:
+    ) -> tuple[Float[Array, "*lead action"], Float[Array, "*lead"]]:
         """An action and its log-probability, differentiable in the parameters."""
         noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
         u = self.mean + jnp.exp(self.log_std) * noise
         return self.center + self.scale * jnp.tanh(u), self._log_prob_of_inner(u)
 
     def log_prob(
-        self, action: Float[Array, " action"], margin: float = MARGIN
-    ) -> Float[Array, ""]:
+        self, action: Float[Array, "... action"], margin: float = MARGIN
+    ) -> Float[Array, "..."]:
         z = (action - self.center) / self.scale
         u = jnp.arctanh(jnp.clip(z, -1 + margin, 1 - margin))
         return self._log_prob_of_inner(u)
 
-    def _log_prob_of_inner(self, u: Float[Array, " action"]) -> Float[Array, ""]:
+    def _log_prob_of_inner(self, u: Float[Array, "... action"]) -> Float[Array, "..."]:
         standard = (u - self.mean) * jnp.exp(-self.log_std)
         normal = -0.5 * (standard**2 + jnp.log(2 * jnp.pi)) - self.log_std
         # log(1 - tanh(u)^2) without cancellation for large |u|
         squash = 2 * (jnp.log(2.0) - u - jax.nn.softplus(-2 * u))
-        return jnp.sum(normal - squash - jnp.log(self.scale))
+        return jnp.sum(normal - squash - jnp.log(self.scale), axis=-1)

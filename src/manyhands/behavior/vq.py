@@ -1,0 +1,320 @@
+"""The paper's behavior set: K policies, and which trajectory each one made.
+
+Zhang and Kashima, "Behavior Estimation from Multi-Source Data for Offline Reinforcement
+Learning" (AAAI 2023). Trajectory m has an embedding w_m, behavior k has e_k; its code
+is z_m = argmax_k <e_k, w_m>, and its actions come from b(a|s; e_z). All embeddings are
+normalised where they are used. Per transition,
+
+    L_rec = -log b(a|s; e_z) - log b(a|s; w_m)
+    L_com = 1 - <w_m, e_z>
+    L_Q   = sum_j (Q_j(s, a; h_z) - y)^2,
+            y = r + gamma (1 - terminal) min_j Qbar_j(s', a'; h_z), a' ~ b(.|s'; e_z)
+
+The networks, their start and the order of updates are those of the released code.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from manyhands.nn import adam
+from manyhands.nn.distributions import TanhNormal
+from manyhands.nn.networks import Head, Trunk, normalize, take_rows
+from manyhands.types import Batch, Box, Key, Metrics
+
+EMBEDDING = 8
+ACTION_MARGIN = 1e-3  # actions keep this distance from the bounds
+LOG_STD_BOUND = 10.0
+MEMBERS = 2  # critics
+
+
+class Config(NamedTuple):
+    """Traced hyper-parameters: they may differ between replicas trained together."""
+
+    policy_rate: Float[Array, ""]
+    embedding_rate: Float[Array, ""]  # of W and E
+    critic_rate: Float[Array, ""]
+    commitment: Float[Array, ""]  # alpha: the weight of L_com
+    target_rate: Float[Array, ""]
+    discount: Float[Array, ""]
+    decay_from: Float[Array, ""]  # rates fall linearly to 0 from this step on ...
+    decay_to: Float[Array, ""]  # ... until this one
+
+
+class Fitted(NamedTuple):
+    """What is given: the action box, and which codes there are."""
+
+    box: Box
+    codes: Bool[Array, " code"]  # false: padding, or merged into another
+
+
+class Policy(eqx.Module):
+    """b(a|s; embedding) and the embeddings of codes (E) and trajectories (W)."""
+
+    trunk: Trunk
+    head: Head
+    E: Float[Array, "code embedding"]
+    W: Float[Array, "trajectory embedding"]
+
+
+class Critic(eqx.Module):
+    """Q(s, a; embedding), one per member, and the embeddings of codes (H)."""
+
+    trunk: Trunk
+    head: Head
+    H: Float[Array, "*member code embedding"]
+
+
+class State(NamedTuple):
+    policy: Policy
+    policy_adam: adam.Adam
+    critic: Critic | None  # None: behaviors without their values
+    critic_adam: adam.Adam | None
+    target: Critic | None
+
+
+# Start
+
+
+def init(
+    key: Key,
+    observations: int,
+    actions: int,
+    codes: int,
+    trajectories: int,
+    policy_width: int = 200,
+    critic_width: int = 300,
+    values: bool = True,
+) -> State:
+    key_policy, key_critic = jax.random.split(key)
+    policy = _init_policy(
+        key_policy, observations, actions, codes, trajectories, policy_width
+    )
+    if not values:
+        return State(policy, adam.init(policy), None, None, None)
+    critic = jax.vmap(
+        lambda key: _init_critic(key, observations + actions, codes, critic_width)
+    )(jax.random.split(key_critic, MEMBERS))
+    return State(policy, adam.init(policy), critic, adam.init(critic), critic)
+
+
+def _init_policy(key, observations, actions, codes, trajectories, width) -> Policy:
+    key_trunk, key_head, key_E, key_W = jax.random.split(key, 4)
+    return Policy(
+        Trunk.init(key_trunk, observations, width),
+        Head.init(key_head, width, EMBEDDING, width, 2 * actions),
+        _init_embedding(key_E, codes),
+        _init_embedding(key_W, trajectories),
+    )
+
+
+def _init_critic(key, inputs, codes, width) -> Critic:
+    key_trunk, key_head, key_H = jax.random.split(key, 3)
+    return Critic(
+        Trunk.init(key_trunk, inputs, width),
+        Head.init(key_head, width, EMBEDDING, width, 1),
+        _init_embedding(key_H, codes),
+    )
+
+
+def _init_embedding(key: Key, rows: int) -> Float[Array, "rows embedding"]:
+    """Row by row, so that padding does not change the rows before it."""
+    keys = jax.vmap(lambda row: jax.random.fold_in(key, row))(jnp.arange(rows))
+    draw = lambda key: jax.random.uniform(key, (EMBEDDING,), minval=-0.05, maxval=0.05)  # noqa: E731
+    return jax.vmap(draw)(keys)
+
+
+# The model
+
+
+def distribution(outputs: Float[Array, "*lead outputs"], box: Box) -> TanhNormal:
+    mean, log_std = jnp.split(outputs, 2, axis=-1)
+    log_std = jnp.clip(log_std, -LOG_STD_BOUND, LOG_STD_BOUND)
+    return TanhNormal(mean, log_std, box.center, box.scale)
+
+
+def inside(
+    actions: Float[Array, "*lead action"], box: Box
+) -> Float[Array, "*lead action"]:
+    """Off the bounds, where a tanh-Gaussian's density is 0 or infinite."""
+    return jnp.clip(actions, box.low + ACTION_MARGIN, box.high - ACTION_MARGIN)
+
+
+def assign(
+    policy: Policy, trajectory: Int[Array, " batch"], codes: Bool[Array, " code"]
+) -> tuple[
+    Float[Array, "batch embedding"],
+    Float[Array, "batch embedding"],
+    Float[Array, "batch code"],
+]:
+    """w_m, e_z and z (as one-hot) of each row: eq. posterior of the paper."""
+    w = normalize(take_rows(policy.W, trajectory))
+    E = normalize(policy.E)
+    scores = jnp.where(codes, w @ E.T, -jnp.inf)
+    z = jax.nn.one_hot(jnp.argmax(scores, axis=-1), len(codes))
+    # A product instead of a gather: its gradient is a product too, not a scatter.
+    e = jnp.matmul(z, E, precision=jax.lax.Precision.HIGHEST)
+    return w, e, z
+
+
+def values_of(
+    critic: Critic,
+    inputs: Float[Array, "batch inputs"],
+    z: Float[Array, "batch code"],
+) -> Float[Array, "member batch"]:
+    def member(critic: Critic) -> Float[Array, " batch"]:
+        h = jnp.matmul(z, normalize(critic.H), precision=jax.lax.Precision.HIGHEST)
+        return critic.head(critic.trunk(inputs), h)[..., 0]
+
+    return jax.vmap(member)(critic)
+
+
+# Losses: the actions of their batches are off the bounds already (`inside`)
+
+
+def policy_loss(
+    policy: Policy, batch: Batch, config: Config, fitted: Fitted
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_rec + alpha L_com."""
+    w, e, _ = assign(policy, batch.trajectory, fitted.codes)
+    features = policy.trunk(batch.observations)
+    outputs = policy.head(features, jnp.stack([e, w]))  # [2, batch, 2 A]
+    by_code, by_trajectory = log_prob(outputs, batch.actions, fitted.box).mean(axis=-1)
+    commitment = 1 - jnp.sum(w * e, axis=-1).mean()
+    loss = -by_code - by_trajectory + config.commitment * commitment
+    return loss, {
+        "behavior/log_prob": by_code,
+        "behavior/log_prob_of_trajectory": by_trajectory,
+        "behavior/commitment": commitment,
+    }
+
+
+def embedding_loss(
+    policy: Policy, batch: Batch, fitted: Fitted
+) -> tuple[Float[Array, ""], Metrics]:
+    """-log b(a|s; w_m) alone: the second term of L_rec, without codes."""
+    w = normalize(take_rows(policy.W, batch.trajectory))
+    outputs = policy.head(policy.trunk(batch.observations), w)
+    by_trajectory = log_prob(outputs, batch.actions, fitted.box).mean()
+    return -by_trajectory, {"behavior/log_prob_of_trajectory": by_trajectory}
+
+
+def critic_loss(
+    critic: Critic,
+    batch: Batch,
+    z: Float[Array, "batch code"],
+    y: Float[Array, " batch"],
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_Q: fitted evaluation of every behavior, summed over the members."""
+    inputs = jnp.concatenate([batch.observations, batch.actions], axis=-1)
+    q = values_of(critic, inputs, z)
+    loss = jnp.mean((q - y) ** 2, axis=-1).sum()
+    return loss, {"critic/loss": loss, "critic/q": q.mean(), "critic/target": y.mean()}
+
+
+def critic_target(
+    policy: Policy,
+    target: Critic,
+    batch: Batch,
+    noise: Float[Array, "batch action"],
+    config: Config,
+    fitted: Fitted,
+) -> tuple[Float[Array, " batch"], Float[Array, "batch code"]]:
+    """y of L_Q, and the codes it was made for."""
+    _, e, z = assign(policy, batch.trajectory, fitted.codes)
+    next_action = sample(policy, batch.next_observations, e, noise, fitted.box)
+    inputs = jnp.concatenate([batch.next_observations, next_action], axis=-1)
+    q = values_of(target, inputs, z).min(axis=0)
+    return batch.rewards + config.discount * (1 - batch.terminals) * q, z
+
+
+def log_prob(
+    outputs: Float[Array, "*lead outputs"],
+    actions: Float[Array, "*more action"],
+    box: Box,
+) -> Float[Array, "*lead"]:
+    return distribution(outputs, box).log_prob(actions)
+
+
+def sample(
+    policy: Policy,
+    observations: Float[Array, "batch state"],
+    embeddings: Float[Array, "batch embedding"],
+    noise: Float[Array, "batch action"],
+    box: Box,
+) -> Float[Array, "batch action"]:
+    outputs = policy.head(policy.trunk(observations), embeddings)
+    b = distribution(outputs, box)
+    u = b.mean + jnp.exp(b.log_std) * noise
+    return inside(box.center + box.scale * jnp.tanh(u), box)
+
+
+# Updates
+
+
+def update(
+    state: State, batch: Batch, key: Key, config: Config, fitted: Fitted
+) -> tuple[State, Metrics]:
+    """Algorithm 1: targets, then critics, then the policy."""
+    noise = jax.random.normal(key, batch.actions.shape)
+    return update_with(state, batch, noise, config, fitted)
+
+
+def update_with(
+    state: State,
+    batch: Batch,
+    noise: Float[Array, "batch action"],
+    config: Config,
+    fitted: Fitted,
+) -> tuple[State, Metrics]:
+    """`update` with its random numbers given."""
+    batch = batch._replace(actions=inside(batch.actions, fitted.box))
+    metrics: Metrics = {}
+    scale = _schedule(state.policy_adam.steps, config)
+    if state.critic is not None:
+        assert state.target is not None
+        assert state.critic_adam is not None
+        target = adam.polyak(state.target, state.critic, config.target_rate)
+        y, z = critic_target(state.policy, target, batch, noise, config, fitted)
+        gradients, found = jax.grad(critic_loss, has_aux=True)(
+            state.critic, batch, jax.lax.stop_gradient(z), jax.lax.stop_gradient(y)
+        )
+        critic, critic_adam = adam.update(
+            state.critic, gradients, state.critic_adam, scale * config.critic_rate
+        )
+        state = state._replace(critic=critic, critic_adam=critic_adam, target=target)
+        metrics |= found
+    gradients, found = jax.grad(policy_loss, has_aux=True)(
+        state.policy, batch, config, fitted
+    )
+    return _step_policy(state, gradients, scale, config), metrics | found
+
+
+def embed(
+    state: State, batch: Batch, key: Key, config: Config, fitted: Fitted
+) -> tuple[State, Metrics]:
+    """One step of the embedding stage: trajectories only, no codes, no values."""
+    del key
+    batch = batch._replace(actions=inside(batch.actions, fitted.box))
+    gradients, metrics = jax.grad(embedding_loss, has_aux=True)(
+        state.policy, batch, fitted
+    )
+    scale = _schedule(state.policy_adam.steps, config)
+    return _step_policy(state, gradients, scale, config), metrics
+
+
+def _step_policy(state: State, gradients: Policy, scale, config: Config) -> State:
+    rates = jax.tree.map(lambda _: scale * config.policy_rate, state.policy)
+    rates = eqx.tree_at(
+        lambda p: (p.E, p.W), rates, replace=(scale * config.embedding_rate,) * 2
+    )
+    policy, policy_adam = adam.update(state.policy, gradients, state.policy_adam, rates)
+    return state._replace(policy=policy, policy_adam=policy_adam)
+
+
+def _schedule(count: Int[Array, ""], config: Config) -> Float[Array, ""]:
+    left = (config.decay_to - count) / (config.decay_to - config.decay_from)
+    return jnp.clip(left, 0.0, 1.0)

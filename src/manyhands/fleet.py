@@ -1,0 +1,154 @@
+"""The training loop: many replicas of one learner in one compiled program.
+
+A learner is a pure function `update(state, batch, key, config, fitted) -> (state,
+metrics)`. The fleet draws the batches on the device, scans over steps and maps over
+replicas, which differ in seed, in traced hyper-parameters, in what was fitted before,
+and in the range of the data they draw from. It knows no learner by name.
+
+Every random number comes from (seed, step): a replica does not feel which others train
+beside it, and a run that stopped at any step goes on to the same bits.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, UInt
+
+from manyhands.data.trajectories import Trajectories
+from manyhands.types import Batch, Key, Metrics, Pytree
+
+# state, batch, key, config, fitted -> state, metrics
+Update = Callable[[Pytree, Batch, Key, Pytree, Pytree], tuple[Pytree, Metrics]]
+
+
+class Replicas(NamedTuple):
+    """What differs between replicas; every leaf has a leading replica axis."""
+
+    seed: UInt[Array, " replica"]
+    start: Int[Array, " replica"]  # the range of rows that it draws from
+    size: Int[Array, " replica"]
+    config: Pytree
+    fitted: Pytree
+
+    def __len__(self) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.seed.shape[0]
+
+
+class Packed(NamedTuple):
+    """All transitions as one matrix, so that a batch is one gather."""
+
+    rows: Float[Array, "transition column"]
+    observation_size: int
+    action_size: int
+
+    @staticmethod
+    def of(data: Trajectories, first_trajectory: int = 0) -> "Packed":
+        # Trajectory numbers are exact in float32 up to 2^24.
+        assert len(data) + first_trajectory < 2**24
+        columns = [
+            data.observations,
+            data.actions,
+            data.rewards[:, None],
+            data.next_observations,
+            data.terminals[:, None],
+            data.trajectory[:, None] + first_trajectory,
+        ]
+        rows = np.concatenate([c.astype(np.float32) for c in columns], axis=1)
+        return Packed(jnp.asarray(rows), data.observation_size, data.action_size)
+
+    def batch(self, index: Int[Array, " batch"]) -> Batch:
+        return unpack(self.rows[index], self.observation_size, self.action_size)
+
+
+def unpack(rows: Float[Array, "*lead column"], states: int, actions: int) -> Batch:
+    """Columns by name. (Views, for the compiler to fuse into whatever reads them.)"""
+    ends = np.cumsum([states, actions, 1, states, 1, 1])
+    s, a, r, following, terminal, trajectory = jnp.split(rows, ends[:-1], axis=-1)
+    return Batch(
+        s, a, r[..., 0], following, terminal[..., 0], trajectory[..., 0].astype(int)
+    )
+
+
+def keys_at(seed: UInt[Array, ""], step: Int[Array, ""]) -> Key:
+    """[2]: one key to draw the batch with, one for the update."""
+    return jax.random.split(jax.random.fold_in(jax.random.key(seed), step))
+
+
+def advance(
+    update: Update,
+    state: Pytree,
+    replicas: Replicas,
+    data: Packed,
+    first_step: int,
+    steps: int,
+    batch_size: int,
+    together: bool | None = None,
+) -> tuple[Pytree, Metrics]:
+    """Train every replica for some steps; metrics are means over them, per replica.
+
+    Args:
+        update: the learner; a module-level function or a partial that compares equal,
+            or every call compiles anew.
+        state: leaves with a leading replica axis; given up to the new state.
+        first_step: how many steps were made before.
+        together: vmap the replicas, or run one after another (None: the faster).
+    """
+    if together is None:
+        together = jax.default_backend() != "cpu"
+    if steps == 0:
+        return state, {}
+    return _advance(
+        update,
+        state,
+        replicas,
+        data.rows,
+        jnp.asarray(first_step, jnp.int32),
+        steps,
+        batch_size,
+        (data.observation_size, data.action_size),
+        together,
+    )
+
+
+@partial(
+    jax.jit,
+    static_argnames=("update", "steps", "batch_size", "sizes", "together"),
+    donate_argnames="state",
+)
+def _advance(
+    update, state, replicas, rows, first_step, steps, batch_size, sizes, together
+):
+    def one_replica(state: Pytree, replica: Replicas) -> tuple[Pytree, Metrics]:
+        def one_step(carry: tuple[Pytree, Metrics], step: Array):
+            state, sums = carry
+            key_batch, key_update = keys_at(replica.seed, step)
+            index = replica.start + jax.random.randint(
+                key_batch, (batch_size,), 0, replica.size
+            )
+            batch = unpack(rows[index], *sizes)
+            state, metrics = update(
+                state, batch, key_update, replica.config, replica.fitted
+            )
+            return (state, jax.tree.map(jnp.add, sums, metrics)), None
+
+        shapes = jax.eval_shape(
+            lambda: update(
+                state,
+                unpack(rows[:batch_size], *sizes),
+                jax.random.key(0),
+                replica.config,
+                replica.fitted,
+            )[1]
+        )
+        zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+        counter = first_step + jnp.arange(steps, dtype=jnp.int32)
+        (state, sums), _ = jax.lax.scan(one_step, (state, zeros), counter)
+        return state, jax.tree.map(lambda s: s / steps, sums)
+
+    if together:
+        return jax.vmap(one_replica)(state, replicas)
+    return jax.lax.map(lambda pair: one_replica(*pair), (state, replicas))
