@@ -14,7 +14,8 @@ class TanhNormal(eqx.Module):
     """a = center + scale * tanh(u), u ~ Normal(mean, exp(log_std)), per dimension.
 
     A density on the open box center -/+ scale; leading axes are many of them. With
-    z = (a - center) / scale, log p(a) = sum_i log N(atanh z_i; mean_i, std_i) - log(1 - z_i^2) - log scale_i.
+    z = (a - center) / scale,
+    log p(a) = sum_i log N(atanh z_i; mean_i, std_i) - log(1 - z_i^2) - log scale_i.
     """
 
     mean: Float[Array, "*lead action"]
