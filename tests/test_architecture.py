@@ -10,7 +10,7 @@ ROOT = Path(manyhands.__file__).parent
 LAYERS = [
     {"version", "errors", "files", "types"},
     {"data", "nn"},
-    {"envs", "fleet"},
+    {"envs", "fleet", "runs"},
     {"behavior"},
     {"datasets"},
     {"report"},

@@ -7,6 +7,8 @@ from manyhands.envs import register
 from manyhands.version import __version__
 
 if TYPE_CHECKING:
+    from manyhands.behavior.estimate import Behavior
+    from manyhands.behavior.fit import fit
     from manyhands.data.mix import concatenate
     from manyhands.data.trajectories import Trajectories
     from manyhands.datasets import load, make, save
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 
 # Imported when first asked for: `manyhands --help` should not wait for JAX.
 _HOME = {
+    "Behavior": "manyhands.behavior.estimate",
+    "fit": "manyhands.behavior.fit",
     "Trajectories": "manyhands.data.trajectories",
     "UserError": "manyhands.errors",
     "concatenate": "manyhands.data.mix",
@@ -22,10 +26,12 @@ _HOME = {
     "save": "manyhands.datasets",
 }
 __all__ = [
+    "Behavior",
     "Trajectories",
     "UserError",
     "__version__",
     "concatenate",
+    "fit",
     "load",
     "make",
     "save",

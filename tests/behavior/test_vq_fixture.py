@@ -79,6 +79,7 @@ def problem(fixture):
         commitment=jnp.array(meta["commit_coe"]),
         target_rate=jnp.array(meta["tau"]),
         discount=jnp.array(meta["discount"]),
+        weight_decay=jnp.array(0.0),
         decay_from=jnp.array(0.0),
         decay_to=jnp.array(1e30),
     )

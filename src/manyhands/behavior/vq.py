@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from manyhands.behavior.options import Options
 from manyhands.nn import adam
 from manyhands.nn.distributions import TanhNormal
 from manyhands.nn.networks import Head, Trunk, normalize, take_rows
@@ -40,6 +41,7 @@ class Config(NamedTuple):
     commitment: Float[Array, ""]  # alpha: the weight of L_com
     target_rate: Float[Array, ""]
     discount: Float[Array, ""]
+    weight_decay: Float[Array, ""]  # of the policy's kernels, in units of the rate
     decay_from: Float[Array, ""]  # rates fall linearly to 0 from this step on ...
     decay_to: Float[Array, ""]  # ... until this one
 
@@ -79,6 +81,26 @@ class State(NamedTuple):
 # Start
 
 
+def start(
+    key: Key,
+    observations: int,
+    actions: int,
+    codes: int,
+    trajectories: int,
+    options: Options,
+) -> State:
+    return init(
+        key,
+        observations,
+        actions,
+        codes,
+        trajectories,
+        options.policy_width,
+        options.critic_width,
+        options.values,
+    )
+
+
 def init(
     key: Key,
     observations: int,
@@ -98,7 +120,13 @@ def init(
     critic = jax.vmap(
         lambda key: _init_critic(key, observations + actions, codes, critic_width)
     )(jax.random.split(key_critic, MEMBERS))
-    return State(policy, adam.init(policy), critic, adam.init(critic), critic)
+    target = jax.tree.map(jnp.copy, critic)
+    return State(policy, adam.init(policy), critic, adam.init(critic), target)
+
+
+def fresh(policy: Policy, state: State) -> State:
+    """The policy as given, with an optimiser that has seen nothing; critics stay."""
+    return state._replace(policy=policy, policy_adam=adam.init(policy))
 
 
 def _init_policy(key, observations, actions, codes, trajectories, width) -> Policy:
@@ -252,6 +280,29 @@ def sample(
     return inside(box.center + box.scale * jnp.tanh(u), box)
 
 
+def code_log_probs(
+    policy: Policy,
+    box: Box,
+    observations: Float[Array, "row state"],
+    actions: Float[Array, "row action"],
+) -> Float[Array, "row code"]:
+    """log b(a|s; e_k) for every code: states are encoded once, decoded K times."""
+    features = policy.trunk(observations)[:, None]
+    outputs = policy.head(features, normalize(policy.E))  # [row, code, 2 A]
+    return log_prob(outputs, inside(actions, box)[:, None], box)
+
+
+def sample_codes(
+    policy: Policy,
+    box: Box,
+    observations: Float[Array, "row state"],
+    codes: Int[Array, " row"],
+    key: Key,
+) -> Float[Array, "row action"]:
+    noise = jax.random.normal(key, (len(observations), len(box.low)))
+    return sample(policy, observations, normalize(policy.E)[codes], noise, box)
+
+
 # Updates
 
 
@@ -273,7 +324,7 @@ def update_with(
     """`update` with its random numbers given."""
     batch = batch._replace(actions=inside(batch.actions, fitted.box))
     metrics: Metrics = {}
-    scale = _schedule(state.policy_adam.steps, config)
+    scale = schedule(state.policy_adam.steps, config)
     if state.critic is not None:
         assert state.target is not None
         assert state.critic_adam is not None
@@ -302,7 +353,7 @@ def embed(
     gradients, metrics = jax.grad(embedding_loss, has_aux=True)(
         state.policy, batch, fitted
     )
-    scale = _schedule(state.policy_adam.steps, config)
+    scale = schedule(state.policy_adam.steps, config)
     return _step_policy(state, gradients, scale, config), metrics
 
 
@@ -311,10 +362,17 @@ def _step_policy(state: State, gradients: Policy, scale, config: Config) -> Stat
     rates = eqx.tree_at(
         lambda p: (p.E, p.W), rates, replace=(scale * config.embedding_rate,) * 2
     )
-    policy, policy_adam = adam.update(state.policy, gradients, state.policy_adam, rates)
+    # Kernels only: an embedding's length does not matter, a bias should not shrink.
+    decay = jax.tree.map(
+        lambda p: config.weight_decay if p.ndim > 1 else 0.0, state.policy
+    )
+    decay = eqx.tree_at(lambda p: (p.E, p.W), decay, replace=(0.0, 0.0))
+    policy, policy_adam = adam.update(
+        state.policy, gradients, state.policy_adam, rates, decay
+    )
     return state._replace(policy=policy, policy_adam=policy_adam)
 
 
-def _schedule(count: Int[Array, ""], config: Config) -> Float[Array, ""]:
+def schedule(count: Int[Array, ""], config: Config) -> Float[Array, ""]:
     left = (config.decay_to - count) / (config.decay_to - config.decay_from)
     return jnp.clip(left, 0.0, 1.0)

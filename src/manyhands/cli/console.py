@@ -23,7 +23,7 @@ err = Console(stderr=True, highlight=False, markup=False)
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress(what: str, total: int) -> Iterator[Callable[..., None]]:
     """Yield a function to tell how much is done; shown once it takes a while.
 
     A bar on a terminal, otherwise a plain line every few seconds.
@@ -50,11 +50,53 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
     last = started
 
-    def say(done: int) -> None:
+    def say(done: int, note: str = "") -> None:
         nonlocal last
         now = time.monotonic()
         if now - last > PATIENCE:
             last = now
-            print(f"{what}: {done:,} of {total:,}", file=sys.stderr, flush=True)
+            line = f"{what}: {done:,} of {total:,}" + (f", {note}" if note else "")
+            print(line, file=sys.stderr, flush=True)
 
     yield say
+
+
+@contextmanager
+def training_progress(
+    what: str, steps: int
+) -> Iterator[Callable[[int, dict[str, float]], None]]:
+    """Like `progress`, with updates per second and what the learner has to show."""
+    started, first = time.monotonic(), 0
+    shown = ""
+
+    def describe(done: int, values: dict[str, float]) -> str:
+        nonlocal first
+        first = first or done  # a continued run starts where it stopped
+        rate = (done - first) / max(1e-9, time.monotonic() - started)
+        words = [f"{name} {value:.4g}" for name, value in values.items()]
+        return ", ".join([*words, f"{rate:.0f} updates/s"])
+
+    if not err.is_terminal:
+        with progress(what, steps) as say:
+
+            def plain(done: int, values: dict[str, float]) -> None:
+                say(done, describe(done, values))
+
+            yield plain
+        return
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[shown]}"),
+        console=err,
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(what, total=steps, shown=shown)
+
+        def show(done: int, values: dict[str, float]) -> None:
+            bar.update(task, completed=done, shown=describe(done, values))
+
+        yield show

@@ -82,7 +82,7 @@ class Mix:
                 f"mix: expected two or more data sets, got {len(self.data)}"
             )
         _check_destination(self.out, self.overwrite)
-        parts = [_load(data, self.reading) for data in self.data]
+        parts = [load(data, self.reading) for data in self.data]
         _write(concatenate(parts, by_part=self.by_file), self.out)
 
 
@@ -100,7 +100,7 @@ class Convert:
 
     def run(self) -> None:
         _check_destination(self.out, self.overwrite)
-        _write(_load(self.data, self.reading), self.out)
+        _write(load(self.data, self.reading), self.out)
 
 
 def print_card(result: dict[str, Any]) -> None:
@@ -171,7 +171,7 @@ def _source_table(result: dict[str, Any]) -> Table:
     return table
 
 
-def _load(data: str, reading: ReadOptions) -> Trajectories:
+def load(data: str, reading: ReadOptions) -> Trajectories:
     given = {k: v for k, v in vars(reading).items() if v != getattr(ReadOptions, k)}
     return datasets.load(data, **given)
 
@@ -179,9 +179,9 @@ def _load(data: str, reading: ReadOptions) -> Trajectories:
 def _load_to_look_at(data: str, reading: ReadOptions) -> Trajectories:
     """A card shows what is wrong with the actions instead of refusing to look."""
     try:
-        return _load(data, reading)
+        return load(data, reading)
     except ActionsOutside:
-        return _load(data, replace(reading, clip=True))
+        return load(data, replace(reading, clip=True))
 
 
 def _check_destination(spec: str, overwrite: bool) -> None:

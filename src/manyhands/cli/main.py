@@ -11,6 +11,7 @@ import manyhands
 from manyhands.cli import data
 from manyhands.cli.console import err
 from manyhands.cli.demo import Demo
+from manyhands.cli.fit import Fit
 from manyhands.errors import UserError
 
 INTERRUPTED = 130
@@ -34,6 +35,7 @@ class Data:
 Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Data, tyro.conf.subcommand("data")]
+    | Annotated[Fit, tyro.conf.subcommand("fit")]
 )
 DESCRIPTION = """Behavior estimation and offline reinforcement learning from data that
 many hands collected. --version prints the version; --debug shows the whole traceback of

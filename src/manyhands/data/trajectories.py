@@ -313,7 +313,6 @@ class Trajectories:
         Transitions stay whole, returns and lengths are those of the parts.
         """
         _check_share(share)
-        random = np.random.default_rng(seed)
         give = np.round(share * self.lengths).astype(np.int64)
         give = np.minimum(give, self.lengths - 1)
         if not give.any():
@@ -321,14 +320,18 @@ class Trajectories:
                 f"split_within: expected a trajectory with at least "
                 f"{max(2, int(np.ceil(0.5 / share)))} steps, got {self.lengths.max()}"
             )
-        # Within each trajectory, the rows with the smallest random numbers are given.
-        order = np.lexsort((random.random(self.transitions), self.trajectory))
-        rank = np.empty(self.transitions, np.int64)
-        rank[order] = np.arange(self.transitions) - np.repeat(
+        held = self.shuffled_steps(seed) < np.repeat(give, self.lengths)
+        return self._keep_rows(~held), self._keep_rows(held)
+
+    def shuffled_steps(self, seed: int = 0) -> np.ndarray:
+        """[N] int64: 0, 1, ... within each trajectory, in random order."""
+        random = np.random.default_rng(seed).random(self.transitions)
+        order = np.lexsort((random, self.trajectory))
+        place = np.empty(self.transitions, np.int64)
+        place[order] = np.arange(self.transitions) - np.repeat(
             self.offsets[:-1], self.lengths
         )
-        held = rank < np.repeat(give, self.lengths)
-        return self._keep_rows(~held), self._keep_rows(held)
+        return place
 
     def bootstrappable(self) -> "Trajectories":
         """Without the rows whose next observation is needed but not known.

@@ -19,14 +19,18 @@ class Adam(NamedTuple):
 
 
 def init(params: Pytree) -> Adam:
-    zeros = jax.tree.map(jnp.zeros_like, params)
-    return Adam(jnp.zeros((), jnp.int32), zeros, zeros)
+    # Not the same zeros twice: a fleet gives up its state, every array of it once.
+    mean, square = (jax.tree.map(jnp.zeros_like, params) for _ in range(2))
+    return Adam(jnp.zeros((), jnp.int32), mean, square)
 
 
 def update(
-    params: Pytree, gradients: Pytree, state: Adam, rates: Pytree
+    params: Pytree, gradients: Pytree, state: Adam, rates: Pytree, decay: Pytree = 0.0
 ) -> tuple[Pytree, Adam]:
-    """One step. `rates` has a learning rate for every leaf, or is one for all."""
+    """One step. `rates` has a learning rate for every leaf, or is one for all.
+
+    `decay`, likewise, is the weight decay in units of the rate (AdamW's).
+    """
     steps = state.steps + 1
     t = steps.astype(jnp.float32)
     correction = jnp.sqrt(1 - BETA2**t) / (1 - BETA1**t)
@@ -34,16 +38,20 @@ def update(
     square = jax.tree.map(
         lambda v, g: BETA2 * v + (1 - BETA2) * g**2, state.square, gradients
     )
-    if jax.tree.structure(rates) != jax.tree.structure(params):
-        rates = jax.tree.map(lambda _: rates, params)
+
+    def move(p, m, v, rate, decay):
+        return p - rate * (correction * m / (jnp.sqrt(v) + EPSILON) + decay * p)
+
     params = jax.tree.map(
-        lambda p, m, v, rate: p - rate * correction * m / (jnp.sqrt(v) + EPSILON),
-        params,
-        mean,
-        square,
-        rates,
+        move, params, mean, square, _for_all(rates, params), _for_all(decay, params)
     )
     return params, Adam(steps, mean, square)
+
+
+def _for_all(value: Pytree, params: Pytree) -> Pytree:
+    if jax.tree.structure(value) == jax.tree.structure(params):
+        return value
+    return jax.tree.map(lambda _: value, params)
 
 
 def polyak(target: Pytree, online: Pytree, rate: Array | float) -> Pytree:

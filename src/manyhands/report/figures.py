@@ -26,11 +26,16 @@ def save(figure: "Figure", path: Path) -> Path:
     return path
 
 
+def blank(width: float, height: float) -> "Figure":
+    matplotlib = require(
+        "matplotlib.figure", extra="report", purpose="drawing pictures"
+    )
+    return matplotlib.Figure(figsize=(width, height), layout="constrained")
+
+
 def fork(data: Trajectories) -> "Figure":
     """Each source's trajectories, and what the mean of all demonstrators does."""
-    figure = require(
-        "matplotlib.figure", extra="report", purpose="drawing pictures"
-    ).Figure(figsize=(9, 4.6), layout="constrained")
+    figure = blank(9, 4.6)
     left, right = figure.subplots(1, 2, sharex=True, sharey=True)
     assert data.sources is not None
     for code, name in enumerate(data.source_names):

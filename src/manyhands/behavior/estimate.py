@@ -1,0 +1,218 @@
+"""A fitted behavior set: what can be asked of it, whatever method made it."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from manyhands.behavior.methods import METHODS
+from manyhands.behavior.options import Options
+from manyhands.behavior.problem import Scaling
+from manyhands.data.trajectories import Trajectories
+from manyhands.errors import UserError
+from manyhands.runs import Run, flatten, unflatten
+from manyhands.types import Box, Pytree
+
+BLOCK = 8192  # rows evaluated together
+# How many deviations below its code's own trajectories a likelihood must lie for a
+# trajectory to count as one that no behavior explains.
+FAR = 6.0
+
+
+@dataclass(frozen=True, eq=False)
+class Behavior:
+    """K behaviors and who made each training trajectory.
+
+    Rows of `data` handed to its methods are in the units of the data it was fitted to.
+    """
+
+    method: str
+    options: Options
+    model: Pytree
+    box: Box
+    scaling: Scaling
+    codes: np.ndarray  # [M] the code of each training trajectory
+    probabilities: np.ndarray  # [M, K] responsibilities of the training trajectories
+    prior: np.ndarray  # [K] share of trajectories
+    usual: np.ndarray  # [K, 2] mean and deviation of trajectories' log-prob a step
+    usual_length: float  # of training trajectories
+    fingerprint: str  # of the data it was fitted to
+    summary: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def k(self) -> int:
+        return len(self.prior)
+
+    def code_log_probs(self, data: Trajectories) -> np.ndarray:
+        """[N, K] log b_k(a|s) of every transition under every behavior."""
+        self._check(data)
+        function = compiled(METHODS[self.method].log_probs)
+        observations = self.scaling(data.observations)
+        return evaluate(function, self.model, self.box, observations, data.actions)
+
+    def log_prob(
+        self, data: Trajectories, codes: ArrayLike | None = None
+    ) -> np.ndarray:
+        """[N] log b_z(a|s): what importance weights divide by.
+
+        Codes are those found in fitting where `data` is what was fitted to, given ones
+        (one per trajectory), or the most probable.
+        """
+        by_code = self.code_log_probs(data)
+        if codes is not None:
+            chosen = np.asarray(codes)
+        elif data.fingerprint == self.fingerprint:
+            chosen = self.codes
+        else:
+            chosen = self._responsibilities(data, by_code, "learned").argmax(axis=1)
+        return by_code[np.arange(data.transitions), chosen[data.trajectory]]
+
+    def responsibilities(
+        self, data: Trajectories, prior: Literal["learned", "uniform"] = "learned"
+    ) -> np.ndarray:
+        """[M', K] how probably each behavior made each trajectory, seen or unseen."""
+        return self._responsibilities(data, self.code_log_probs(data), prior)
+
+    def unexplained(self, data: Trajectories) -> np.ndarray:
+        """[M'] true where no behavior explains a trajectory.
+
+        That is: under its best code it is far less probable, per step, than that code's
+        own training trajectories are; shorter ones are allowed to scatter more.
+        """
+        sums = _by_trajectory(data, self.code_log_probs(data))
+        mean = sums / data.lengths[:, None]
+        best = sums.argmax(axis=1)
+        usual, deviation = self.usual[best].T
+        scatter = np.sqrt(np.maximum(1, self.usual_length / data.lengths))
+        return mean[np.arange(len(data)), best] < usual - FAR * deviation * scatter
+
+    def sample(self, observations: ArrayLike, code: ArrayLike, seed: int = 0):
+        """Actions (n, A) of a behavior, or of one per row, in states (n, S)."""
+        rows = self.scaling(np.atleast_2d(np.asarray(observations, np.float32)))
+        codes = jnp.broadcast_to(jnp.asarray(code), len(rows))
+        sample = METHODS[self.method].sample
+        key = jax.random.key(seed)
+        return np.asarray(sample(self.model, self.box, jnp.asarray(rows), codes, key))
+
+    def save(self, path: str | Path) -> None:
+        """Write model.safetensors and behavior.json; `load` reads them back."""
+        run = Run(path)
+        run.write_arrays(
+            "model.safetensors",
+            {
+                **{
+                    f"model{name}": array for name, array in flatten(self.model).items()
+                },
+                "box.low": np.asarray(self.box.low),
+                "box.high": np.asarray(self.box.high),
+                "scaling.center": self.scaling.center,
+                "scaling.scale": self.scaling.scale,
+                "codes": self.codes,
+                "probabilities": self.probabilities,
+                "prior": self.prior,
+                "usual": self.usual,
+            },
+        )
+        run.write_json(
+            "behavior.json",
+            {
+                "method": self.method,
+                "options": asdict(self.options),
+                "usual_length": self.usual_length,
+                "fingerprint": self.fingerprint,
+                "summary": self.summary,
+            },
+        )
+
+    @staticmethod
+    def load(path: str | Path) -> "Behavior":
+        run = Run(path)
+        about, arrays = (
+            run.read_json("behavior.json"),
+            run.read_arrays("model.safetensors"),
+        )
+        options, method = Options(**about["options"]), METHODS[about["method"]]
+        sizes = len(arrays["scaling.center"]), len(arrays["box.low"])
+        shape = len(arrays["prior"]), len(arrays["codes"])
+        like = jax.eval_shape(
+            lambda key: method.model(method.init(key, *sizes, *shape, options)),
+            jax.random.key(0),
+        )
+        model = {
+            name.removeprefix("model"): array
+            for name, array in arrays.items()
+            if name.startswith("model")
+        }
+        return Behavior(
+            method=about["method"],
+            options=options,
+            model=unflatten(like, model),
+            box=Box(jnp.asarray(arrays["box.low"]), jnp.asarray(arrays["box.high"])),
+            scaling=Scaling(arrays["scaling.center"], arrays["scaling.scale"]),
+            codes=arrays["codes"],
+            probabilities=arrays["probabilities"],
+            prior=arrays["prior"],
+            usual=arrays["usual"],
+            usual_length=about["usual_length"],
+            fingerprint=about["fingerprint"],
+            summary=about["summary"],
+        )
+
+    def _responsibilities(
+        self, data: Trajectories, by_code: np.ndarray, prior: str
+    ) -> np.ndarray:
+        logits = _by_trajectory(data, by_code)
+        if prior == "learned":
+            logits = logits + np.log(self.prior)
+        elif prior != "uniform":
+            raise UserError(f"prior: expected learned or uniform, got {prior}")
+        return softmax(logits)
+
+    def _check(self, data: Trajectories) -> None:
+        expected = len(self.scaling.center), len(self.box.low)
+        found = data.observation_size, data.action_size
+        if expected != found:
+            raise UserError(
+                f"{data.name}: expected observations and actions of sizes {expected}, "
+                f"as in fitting, got {found}"
+            )
+
+    def __repr__(self) -> str:
+        return (
+            f"Behavior({self.method!r}, {self.k} codes, {len(self.codes)} trajectories)"
+        )
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _by_trajectory(data: Trajectories, by_code: np.ndarray) -> np.ndarray:
+    return np.add.reduceat(by_code.astype(np.float64), data.offsets[:-1], axis=0)
+
+
+_COMPILED: dict[Callable, Callable] = {}
+
+
+def compiled(function: Callable) -> Callable:
+    """One compiled function per method, whoever asks."""
+    return _COMPILED.setdefault(function, jax.jit(function))
+
+
+def evaluate(
+    function: Callable, model: Pytree, box: Box, *columns: np.ndarray
+) -> np.ndarray:
+    """Apply to all rows, block by block, each padded to one shape (compiled once)."""
+    rows, results = len(columns[0]), []
+    for begin in range(0, rows, BLOCK):
+        block = [column[begin : begin + BLOCK] for column in columns]
+        short = min(BLOCK, rows) - len(block[0])
+        padded = [np.pad(b, [(0, short)] + [(0, 0)] * (b.ndim - 1)) for b in block]
+        results.append(np.asarray(function(model, box, *padded))[: len(block[0])])
+    return np.concatenate(results)

@@ -1,0 +1,331 @@
+"""`fit`: from a data set to its behaviors."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+
+from manyhands.behavior import quantise, vq
+from manyhands.behavior.estimate import Behavior, compiled, evaluate, softmax
+from manyhands.behavior.fitting import Fitting, Progress, Result
+from manyhands.behavior.methods import METHODS
+from manyhands.behavior.options import Options, resolve
+from manyhands.behavior.problem import Problem, Table, prepare
+from manyhands.behavior.scores import calibration, recovery
+from manyhands.data.trajectories import Trajectories
+from manyhands.errors import UserError
+from manyhands.runs import Run, environment
+
+COMPARISON_SHARE = 0.25  # of the steps, for the single Gaussian to compare with
+
+
+def _silent(done: int, shown: dict[str, float]) -> None:
+    """The default: nobody is watching."""
+
+
+def fit(
+    data: Trajectories,
+    method: str = "vq",
+    *,
+    k: int | str | Sequence[int | str] = 10,
+    steps: int | None = None,
+    seed: int | Sequence[int] = 0,
+    preset: str = "default",
+    out: str | Path | None = None,
+    compare: bool = False,
+    progress: Progress = _silent,
+    **changes: Any,
+) -> Behavior | list[Behavior]:
+    """Estimate the behaviors that made a data set, and which trajectory each one made.
+
+    Args:
+        data: what was logged.
+        method: `vq` (a set of behaviors), `gaussian` (one policy), `vae`.
+        k: how many behaviors there are at most, or "auto". A sequence trains one
+            replica each.
+        steps: updates; the preset's number if None.
+        seed: likewise; all replicas train in one program.
+        preset: `default`, or `paper` for the printed hyper-parameters and start.
+        out: a run directory to write to; an interrupted run there is continued.
+        compare: fit a single Gaussian too and report its held-out log-probability.
+        progress: called with the steps done and what there is to show.
+        changes: single options, see `Options`.
+
+    Returns:
+        A `Behavior`, or a list where `k` or `seed` is a sequence.
+    """
+    if method not in METHODS:
+        raise UserError(f"method: expected one of {', '.join(METHODS)}, got {method}")
+    if steps is not None:
+        changes["steps"] = steps
+    options = resolve(preset, changes)
+    ks, seeds = _replicas(k, seed, len(data))
+    run = Run(out) if out is not None else None
+    problem = prepare(data, options.holdout, options.standardise, seed=0)
+    if run:
+        config = {
+            "method": method,
+            "k": ks,
+            "seeds": seeds,
+            "preset": preset,
+            "options": asdict(options),
+            "data": {"name": data.name, "fingerprint": data.fingerprint},
+            "environment": environment(),
+        }
+        _check_same(run, config)
+        run.write_json("config.json", config)
+    results = Fitting(problem, method, options, ks, seeds, run, progress).train()
+    single = None
+    if compare and method != "gaussian":
+        single = _single_gaussian(problem, options, seeds[0])
+    fitted = [
+        _finish(problem, method, options, k, seed, result, single)
+        for k, seed, result in zip(ks, seeds, results)
+    ]
+    if run:
+        write(run, data, fitted)
+    several = not (isinstance(k, int | str) and isinstance(seed, int))
+    return fitted if several else fitted[0]
+
+
+def _replicas(k: Any, seed: Any, trajectories: int) -> tuple[list, list[int]]:
+    """Every k with every seed."""
+    ks = [k] if isinstance(k, int | str) else list(k)
+    seeds = [seed] if isinstance(seed, int) else list(seed)
+    for value in ks:
+        if value != "auto" and not (
+            isinstance(value, int) and 1 <= value <= trajectories
+        ):
+            raise UserError(
+                f"k: expected a number from 1 to the {trajectories} trajectories, or "
+                f"auto, got {value}"
+            )
+    pairs = [(value, number) for value in ks for number in seeds]
+    return [value for value, _ in pairs], [number for _, number in pairs]
+
+
+def _check_same(run: Run, config: dict[str, Any]) -> None:
+    """A run that was begun is continued only as it was begun."""
+    if not (run.path / "config.json").exists():
+        return
+    begun = run.read_json("config.json")
+    for key in ("method", "k", "seeds", "options", "data"):
+        if begun.get(key) != config[key]:
+            raise UserError(
+                f"{run.path}: holds another run: {key} is {begun.get(key)}, not "
+                f"{config[key]}; choose another directory"
+            )
+
+
+def _single_gaussian(problem: Problem, options: Options, seed: int) -> float:
+    steps = max(1, round(COMPARISON_SHARE * options.steps))
+    options = replace(options, steps=steps)
+    fitting = Fitting(
+        problem, "gaussian", options, [1], [seed], None, lambda done, shown: None
+    )
+    model = fitting.train()[0].model
+    return float(_log_probs("gaussian", model, problem, problem.test).mean())
+
+
+def _log_probs(method: str, model, problem: Problem, table: Table) -> np.ndarray:
+    function = compiled(METHODS[method].log_probs)
+    return evaluate(function, model, problem.box, table.observations, table.actions)
+
+
+def _finish(
+    problem: Problem,
+    method: str,
+    options: Options,
+    k: int | str,
+    seed: int,
+    result: Result,
+    single: float | None,
+) -> Behavior:
+    """Number the codes that are left, and find what is to be said of each."""
+    model, data = result.model, problem.data
+    train, test = problem.train, problem.test
+    if method == "vq":
+        model, codes = _number_codes(problem, options, model, result.active)
+    else:
+        codes = np.zeros(len(data), np.int64)
+    by_row = _log_probs(method, model, problem, test)
+    by_code = train.sums(_log_probs(method, model, problem, train)) + test.sums(by_row)
+    counts = train.counts + test.counts
+    many = by_code.shape[1]
+    prior = np.bincount(codes, minlength=many) / len(codes)
+    # Judged by a part of a long trajectory's steps, but for all of them.
+    scale = (data.lengths / counts)[:, None]
+    with np.errstate(divide="ignore"):
+        probabilities = softmax(by_code * scale + np.log(prior))
+    mean = by_code[np.arange(len(codes)), codes] / counts
+    usual = np.array(
+        [
+            (mean[codes == c].mean(), mean[codes == c].std())
+            if (codes == c).any()
+            else (-np.inf, 0)
+            for c in range(many)
+        ]
+    )
+    behavior = Behavior(
+        method=method,
+        options=options,
+        model=model,
+        box=problem.box,
+        scaling=problem.scaling,
+        codes=codes,
+        probabilities=probabilities.astype(np.float32),
+        prior=prior,
+        usual=usual,
+        usual_length=float(data.lengths.mean()),
+        fingerprint=data.fingerprint,
+    )
+    heldout = by_row[np.arange(len(by_row)), codes[test.trajectory]]
+    behavior.summary.update(
+        _summary(data, behavior, k, seed, float(heldout.mean()), single, result)
+    )
+    return behavior
+
+
+def _number_codes(
+    problem: Problem, options: Options, policy: vq.Policy, active: np.ndarray
+) -> tuple[vq.Policy, np.ndarray]:
+    """Codes in use, the largest first; trajectories by likelihood, or as printed."""
+    if options.init == "random":
+        codes = _printed_codes(policy, active)
+        return policy, codes
+    sums = problem.train.sums(_log_probs("vq", policy, problem, problem.train))
+    codes = quantise.by_likelihood(sums, active)
+    policy = quantise.move_to_codes(policy, codes, active)
+    sizes = np.bincount(codes, minlength=len(active))
+    order = np.argsort(-sizes, kind="stable")[: (sizes > 0).sum()]
+    number = np.empty(len(active), np.int64)
+    number[order] = np.arange(len(order))
+    return eqx.tree_at(lambda p: p.E, policy, policy.E[order]), number[codes]
+
+
+def _printed_codes(policy: vq.Policy, active: np.ndarray) -> np.ndarray:
+    W, E = (np.asarray(vq.normalize(x)) for x in (policy.W, policy.E))
+    return np.argmax(np.where(active, W @ E.T, -np.inf), axis=1)
+
+
+def _summary(
+    data: Trajectories,
+    behavior: Behavior,
+    k: int | str,
+    seed: int,
+    heldout: float,
+    single: float | None,
+    result: Result,
+) -> dict[str, Any]:
+    about: dict[str, Any] = {
+        "method": behavior.method,
+        "k": k,
+        "seed": seed,
+        "codes_used": len(set(behavior.codes.tolist())),
+        "heldout_log_prob": heldout,
+        "single_gaussian_heldout_log_prob": (
+            heldout if behavior.method == "gaussian" else single
+        ),
+        "k_curve": [step._asdict() for step in result.path],
+    }
+    if data.sources is not None:
+        about |= recovery(data.sources, behavior.codes)
+    if data.log_probs is not None:
+        about["calibration"] = calibration(behavior.log_prob(data), data.log_probs)
+    steps = behavior.options.steps
+    return {
+        "data": {
+            "name": data.name,
+            "transitions": data.transitions,
+            "trajectories": len(data),
+            "sources": len(data.source_names) or None,
+        },
+        "behavior": about,
+        "timing": {
+            "updates": steps,
+            "seconds": result.seconds,
+            "updates_per_second": steps / result.seconds,
+            "compile_seconds": result.compile_seconds,
+            "device": environment()["device"],
+        },
+        "codes": _code_rows(data, behavior),
+    }
+
+
+def _code_rows(data: Trajectories, behavior: Behavior) -> list[dict[str, Any]]:
+    rows = []
+    for code in range(behavior.k):
+        mine = behavior.codes == code
+        if not mine.any():
+            continue
+        row = {
+            "code": code,
+            "trajectories": int(mine.sum()),
+            "share": float(mine.mean()),
+            "return_mean": float(data.returns[mine].mean()),
+            "log_prob": float(behavior.usual[code, 0]),
+        }
+        if data.sources is not None:
+            counts = np.bincount(data.sources[mine], minlength=len(data.source_names))
+            row["sources"] = {
+                name: int(count)
+                for name, count in zip(data.source_names, counts)
+                if count
+            }
+        rows.append(row)
+    return rows
+
+
+# The run directory
+
+
+def write(run: Run, data: Trajectories, fitted: list[Behavior]) -> None:
+    """The best replica on held-out steps at the top, each in a folder of its own."""
+    scores = [b.summary["behavior"]["heldout_log_prob"] for b in fitted]
+    best = fitted[int(np.argmax(scores))]
+    _write_one(run, data, best)
+    summary = dict(best.summary)
+    if len(fitted) > 1:
+        for r, behavior in enumerate(fitted):
+            _write_one(Run(run.path / f"replica-{r}"), data, behavior)
+        summary["replicas"] = [b.summary["behavior"] for b in fitted]
+        summary["mean"], summary["std"] = _mean_and_std(summary["replicas"])
+    run.write_json("summary.json", summary)
+    run.remove_checkpoint()
+
+
+def _write_one(run: Run, data: Trajectories, behavior: Behavior) -> None:
+    behavior.save(run.path)
+    everyone = np.arange(len(data))
+    unknown = [""] * len(data)
+    names = np.array(data.source_names)
+    run.write_assignments(
+        {
+            "trajectory": data.ids,
+            "code": behavior.codes,
+            "probability": behavior.probabilities[everyone, behavior.codes].round(6),
+            "return": data.returns,
+            "length": data.lengths,
+            "source": unknown if data.sources is None else names[data.sources],
+        }
+    )
+    if behavior.method == "vq":
+        W, E = (
+            np.asarray(vq.normalize(x)) for x in (behavior.model.W, behavior.model.E)
+        )
+        run.write_embeddings(W=W, E=E)
+
+
+def _mean_and_std(rows: list[dict[str, Any]]) -> tuple[dict, dict]:
+    numbers = {
+        key: [row[key] for row in rows]
+        for key, value in rows[0].items()
+        if isinstance(value, float)
+    }
+    return (
+        {key: float(np.mean(values)) for key, values in numbers.items()},
+        {key: float(np.std(values)) for key, values in numbers.items()},
+    )

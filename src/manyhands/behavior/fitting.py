@@ -1,0 +1,391 @@
+"""The loop that fits behaviors: stages, what happens between them, checkpoints.
+
+Replicas (seeds, K) train together. Between chunks of steps, on the host: trajectories
+are assigned, codes merged, the best parameters on held-out steps kept, progress saved.
+All of it is decided by the step and the seed, so an interrupted run goes on to the same
+bits.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from manyhands import fleet
+from manyhands.behavior import gaussian, quantise, vae, vq
+from manyhands.behavior.estimate import compiled, evaluate
+from manyhands.behavior.merging import Step
+from manyhands.behavior.methods import METHODS
+from manyhands.behavior.options import Options
+from manyhands.behavior.problem import Problem, Table
+from manyhands.fleet import Replicas, Update
+from manyhands.runs import Run
+from manyhands.types import Box, Pytree
+
+MOST_CODES = 64  # that "auto" starts from
+CHECKPOINT_SECONDS = 20.0
+NEVER = 1e30
+
+Progress = Callable[[int, dict[str, float]], None]  # steps done, what to show
+
+
+class Stage(NamedTuple):
+    update: Update
+    first: int
+    end: int
+
+
+class Snapshot(NamedTuple):
+    """All that training carries from chunk to chunk; leaves lead with the replica."""
+
+    state: Pytree
+    active: jax.Array  # [replica, code] which codes there are
+    best: Pytree  # the model that did best on held-out steps
+    best_score: jax.Array  # [replica]
+
+
+@dataclass
+class Result:
+    """One replica's outcome."""
+
+    model: Pytree
+    active: np.ndarray
+    path: list[Step]  # of merges, the first time codes were compared
+    metrics: list[dict[str, float]]
+    seconds: float
+    compile_seconds: float
+
+
+def codes_to_start_with(k: int | str, trajectories: int, options: Options) -> int:
+    """More than asked for, where they can be merged: k-means may halve a source."""
+    if k == "auto":
+        return max(1, min(MOST_CODES, (trajectories + 1) // 2))
+    assert isinstance(k, int)
+    if options.init == "cluster" and options.merge:
+        return min(trajectories, max(2 * k, k + 4))
+    return k
+
+
+class Fitting:
+    """One call of `fit`, from the prepared data to fitted models."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        method: str,
+        options: Options,
+        ks: list[int | str],
+        seeds: list[int],
+        run: Run | None,
+        progress: Progress,
+    ):
+        self.problem, self.method, self.options = problem, method, options
+        self.ks, self.seeds, self.run, self.progress = ks, seeds, run, progress
+        trajectories = len(problem.data)
+        starts = [codes_to_start_with(k, trajectories, options) for k in ks]
+        self.starts = starts
+        self.stages = plan(method, options)
+        self.events = events(method, options, self.stages)
+        self.paths: list[list[Step]] = [[] for _ in ks]
+        self.history: list[dict[str, float]] = []
+        self.step = 0
+        self.snapshot = self._start(max(starts))
+
+    # Start
+
+    def _start(self, codes: int) -> Snapshot:
+        problem, method = self.problem, METHODS[self.method]
+        data = problem.data
+
+        def one(seed):
+            # Apart from the keys of steps, which count from 0.
+            key = jax.random.fold_in(jax.random.key(seed), 2**31 - 1)
+            sizes = data.observation_size, data.action_size, codes, len(data)
+            return method.init(key, *sizes, self.options)
+
+        state = jax.vmap(one)(jnp.asarray(self.seeds, jnp.uint32))
+        active = jnp.arange(codes) < jnp.asarray(self.starts)[:, None]
+        model = jax.tree.map(jnp.copy, method.model(state))
+        return Snapshot(state, active, model, jnp.full(len(self.seeds), -jnp.inf))
+
+    def _replicas(self, stage: Stage) -> Replicas:
+        many = len(self.seeds)
+        options, length = self.options, stage.end - stage.first
+        decays = options.rate_decay and stage is self.stages[-1]
+        rates: dict[str, float] = dict(
+            policy_rate=options.policy_rate,
+            embedding_rate=options.policy_rate * options.embedding_factor,
+            critic_rate=options.critic_rate,
+            commitment=options.commitment,
+            target_rate=options.target_rate,
+            discount=options.discount,
+            weight_decay=options.weight_decay / self.problem.transitions,
+            decay_from=length / 2 if decays else 0.0,
+            decay_to=float(length) if decays else NEVER,
+        )
+        config = vq.Config(**{name: jnp.float32(x) for name, x in rates.items()})
+
+        def spread(value):
+            return jnp.broadcast_to(jnp.asarray(value), (many, *jnp.shape(value)))
+
+        return Replicas(
+            seed=jnp.asarray(self.seeds, jnp.uint32),
+            start=spread(jnp.int32(0)),
+            size=spread(jnp.int32(self.problem.transitions)),
+            config=jax.tree.map(spread, config),
+            fitted=vq.Fitted(
+                jax.tree.map(spread, self.problem.box), self.snapshot.active
+            ),
+        )
+
+    # The loop
+
+    def train(self) -> list[Result]:
+        started, compiling = time.perf_counter(), 0.0
+        self._resume()
+        saved = time.perf_counter()
+        with stop_politely() as stopped:
+            for stage in self.stages:
+                while self.step < stage.end:
+                    steps = self._chunk(stage)
+                    before = time.perf_counter()
+                    state, metrics = fleet.advance(
+                        stage.update,
+                        self.snapshot.state,
+                        self._replicas(stage),
+                        self.problem.packed,
+                        self.step,
+                        steps,
+                        self.options.batch_size,
+                    )
+                    jax.block_until_ready(state)
+                    if self.step == stage.first:
+                        compiling += time.perf_counter() - before
+                    self.snapshot = self.snapshot._replace(state=state)
+                    self.step += steps
+                    self._between(stage, metrics)
+                    now = time.perf_counter()
+                    last = self.step == self.stages[-1].end
+                    if stopped() or last or now - saved > CHECKPOINT_SECONDS:
+                        self._checkpoint()
+                        saved = now
+                    if stopped():
+                        raise KeyboardInterrupt
+        seconds = time.perf_counter() - started
+        return [self._result(r, seconds, compiling) for r in range(len(self.seeds))]
+
+    def _chunk(self, stage: Stage) -> int:
+        """Steps until something is due; nearly always as many, so compiled once."""
+        every = interval(self.options)
+        return min(stage.end, (self.step // every + 1) * every) - self.step
+
+    def _between(self, stage: Stage, metrics: fleet.Metrics) -> None:
+        event = self.events.get(self.step)
+        if event is None or event != "quantise":
+            self._keep_best(stage)
+        if event:
+            for r in range(len(self.seeds)):
+                self._on_replica(r, event)
+        scores = self._heldout(stage)
+        rows = [
+            {
+                "step": self.step,
+                "replica": r,
+                "seed": self.seeds[r],
+                "heldout_log_prob": float(scores[r]),
+                "codes": int(self.snapshot.active[r].sum()),
+                **{name: float(values[r]) for name, values in metrics.items()},
+            }
+            for r in range(len(self.seeds))
+        ]
+        self.history += rows
+        if self.run:
+            self.run.append_metrics(rows)
+        shown = {"log-prob": rows[0]["heldout_log_prob"], "codes": rows[0]["codes"]}
+        self.progress(self.step, shown)
+
+    # What happens between chunks
+
+    def _on_replica(self, r: int, event: str) -> None:
+        """`quantise`, `assign` or `merge`: they change W, E and the active codes."""
+        snapshot = self.snapshot
+        active = np.asarray(snapshot.active[r])
+        if event == "quantise":
+            policy = jax.tree.map(lambda x: x[r], snapshot.best)
+            policy, kept = quantise.start_codes(policy, self.starts[r], self.seeds[r])
+            active = kept & active
+            state = vq.fresh(policy, jax.tree.map(lambda x: x[r], snapshot.state))
+        else:
+            state = jax.tree.map(lambda x: x[r], snapshot.state)
+            train = self._by_code(state.policy, self.problem.train)
+            if event == "merge":
+                held = self._by_code(state.policy, self.problem.test)
+                at_most = self.starts[r] if self.ks[r] == "auto" else self.ks[r]
+                counts = self.problem.test.counts
+                codes, active, path = quantise.merge(
+                    active, train, held, counts, int(at_most)
+                )
+                self.paths[r] = self.paths[r] or path
+            else:
+                codes = quantise.by_likelihood(train, active)
+            state = state._replace(
+                policy=quantise.move_to_codes(state.policy, codes, active)
+            )
+        self.snapshot = snapshot._replace(
+            state=_put(snapshot.state, r, state),
+            active=snapshot.active.at[r].set(active),
+            best_score=(
+                snapshot.best_score
+                if event == "assign"
+                else snapshot.best_score.at[r].set(-jnp.inf)
+            ),
+        )
+
+    def _by_code(self, policy: vq.Policy, table: Table) -> np.ndarray:
+        """[M, K] summed log-probabilities."""
+        function = compiled(vq.code_log_probs)
+        return table.sums(
+            evaluate(
+                function, policy, self.problem.box, table.observations, table.actions
+            )
+        )
+
+    def _keep_best(self, stage: Stage) -> None:
+        """Where data is small, more steps fit it worse: remember the best ones."""
+        score = self._heldout(stage)
+        better = score > np.asarray(self.snapshot.best_score)
+        model = METHODS[self.method].model(self.snapshot.state)
+
+        def choose(new, old):
+            mask = jnp.asarray(better).reshape(-1, *[1] * (new.ndim - 1))
+            return jnp.where(mask, new, old)
+
+        self.snapshot = self.snapshot._replace(
+            best=jax.tree.map(choose, model, self.snapshot.best),
+            best_score=jnp.maximum(jnp.asarray(score), self.snapshot.best_score),
+        )
+
+    def _heldout(self, stage: Stage) -> np.ndarray:
+        """[replica] log-probability of held-out steps under their trajectory's code."""
+        table, box = self.problem.test, self.problem.box
+        models = METHODS[self.method].model(self.snapshot.state)
+        scores = []
+        for r in range(len(self.seeds)):
+            model = jax.tree.map(lambda x: x[r], models)  # noqa: B023
+            if self.method == "vq":
+                embedded = compiled(embedded_log_prob)
+                rows = trajectory_embeddings(
+                    model,
+                    np.asarray(self.snapshot.active[r]),
+                    by_code=stage.update is not vq.embed,
+                )[table.trajectory]
+                found = evaluate(
+                    embedded, model, box, table.observations, table.actions, rows
+                )
+            else:
+                function = compiled(METHODS[self.method].log_probs)
+                found = evaluate(
+                    function, model, box, table.observations, table.actions
+                )
+            scores.append(found.mean())
+        return np.array(scores, np.float32)
+
+    # Interruptions
+
+    def _checkpoint(self) -> None:
+        if self.run:
+            about = {"step": self.step, "paths": self.paths, "history": self.history}
+            self.run.write_checkpoint(self.snapshot, about)
+
+    def _resume(self) -> None:
+        found = self.run.read_checkpoint(self.snapshot) if self.run else None
+        if self.run and found:
+            self.snapshot, about = found
+            self.step = about["step"]
+            self.paths = [[Step(*s) for s in path] for path in about["paths"]]
+            self.history = about["history"]
+            self.run.rewind_metrics(self.step)
+
+    def _result(self, r: int, seconds: float, compiling: float) -> Result:
+        model = jax.tree.map(lambda x: x[r], self.snapshot.best)
+        history = [row for row in self.history if row["replica"] == r]
+        active = np.asarray(self.snapshot.active[r])
+        return Result(model, active, self.paths[r], history, seconds, compiling)
+
+
+def interval(options: Options) -> int:
+    """Steps between log lines; stages and events keep to multiples of it."""
+    return max(1, min(1000, options.steps // 40))
+
+
+def plan(method: str, options: Options) -> list[Stage]:
+    if method != "vq":
+        update = {"gaussian": gaussian.update, "vae": vae.update}[method]
+        return [Stage(update, 0, options.steps)]
+    if options.init == "random":
+        return [Stage(vq.update, 0, options.steps)]
+    every = interval(options)
+    embed = max(1, round(options.embed_share * options.steps / every)) * every
+    return [Stage(vq.embed, 0, embed), Stage(vq.update, embed, options.steps)]
+
+
+def events(method: str, options: Options, stages: list[Stage]) -> dict[int, str]:
+    """What is due after which step."""
+    if method != "vq" or options.init == "random":
+        return {}
+    first, end = stages[-1].first, stages[-1].end
+    due = {first: "quantise"}
+    for tenth in range(1, 10):
+        merges = options.merge and tenth in (4, 7)
+        every = interval(options)
+        step = first + round((end - first) * tenth / 10 / every) * every
+        if first < step < end:
+            due[step] = "merge" if merges else "assign"
+    return due
+
+
+def trajectory_embeddings(
+    policy: vq.Policy, active: np.ndarray, by_code: bool
+) -> np.ndarray:
+    """[M, embedding] what each trajectory's actions are decoded with: e_z or w."""
+    W, E = (np.asarray(vq.normalize(x)) for x in (policy.W, policy.E))
+    if not by_code:
+        return W
+    return E[np.argmax(np.where(active, W @ E.T, -np.inf), axis=1)]
+
+
+def embedded_log_prob(policy: vq.Policy, box: Box, observations, actions, embeddings):
+    outputs = policy.head(policy.trunk(observations), embeddings)
+    return vq.log_prob(outputs, vq.inside(actions, box), box)
+
+
+def _put(tree: Pytree, r: int, leaf: Pytree) -> Pytree:
+    return jax.tree.map(lambda all_, one: all_.at[r].set(one), tree, leaf)
+
+
+@contextmanager
+def stop_politely() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C waits for the end of the chunk; a second one does not."""
+    asked = False
+
+    def ask(signum: int, frame: Any) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    try:
+        before = signal.signal(signal.SIGINT, ask)
+    except ValueError:  # not in the main thread: Ctrl-C is not ours to handle
+        yield lambda: False
+        return
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)

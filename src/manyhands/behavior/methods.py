@@ -1,0 +1,36 @@
+"""The estimators behind one interface: what the fitting loop needs of each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Array, Float, Int
+
+from manyhands.behavior import gaussian, vae, vq
+from manyhands.behavior.options import Options
+from manyhands.types import Box, Key, Pytree
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to estimate behaviors.
+
+    `model` is the part of a state that answers questions; it is what a run keeps.
+    """
+
+    # key, observation size, action size, codes, trajectories, options -> state
+    init: Callable[[Key, int, int, int, int, Options], Pytree]
+    model: Callable[[Pytree], Pytree]
+    # model, box, observations, actions -> [row, code]
+    log_probs: Callable[[Any, Box, Array, Array], Float[Array, "row code"]]
+    # model, box, observations, codes, key -> actions
+    sample: Callable[[Any, Box, Array, Int[Array, " row"], Key], Array]
+
+
+METHODS = {
+    "vq": Method(vq.start, lambda s: s.policy, vq.code_log_probs, vq.sample_codes),
+    "gaussian": Method(
+        gaussian.start, lambda s: s.model, gaussian.log_probs, gaussian.sample
+    ),
+    "vae": Method(vae.start, lambda s: s.model, vae.log_probs, vae.sample),
+}

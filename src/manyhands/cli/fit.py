@@ -1,0 +1,119 @@
+"""manyhands fit"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.table import Table
+
+from manyhands.behavior.options import Overrides, resolve
+from manyhands.cli.console import out, training_progress
+from manyhands.cli.data import Reading, load
+from manyhands.data.formats import ReadOptions
+from manyhands.errors import UserError
+from manyhands.runs import Run
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Estimate which behaviors made a data set, and which trajectory each one made."""
+
+    data: tyro.conf.Positional[str]
+    """A path, or format:where (d4rl, minari, robomimic, lerobot, npz, fork)."""
+    out: Path
+    """The run directory. A run that was interrupted there is continued."""
+    method: str = "vq"
+    """vq: a set of behaviors. gaussian: one policy for all. vae: BCQ's."""
+    k: tuple[str, ...] = ("10",)
+    """How many behaviors there are at most, or auto; several train together."""
+    seeds: tuple[int, ...] = (0,)
+    """Several train together."""
+    preset: str = "default"
+    """default, or paper: the printed hyper-parameters and start."""
+    compare: bool = True
+    """Fit a single Gaussian too, to compare held-out log-probabilities with."""
+    figures: bool = True
+    """Draw figures/*.png."""
+    options: Annotated[Overrides, tyro.conf.OmitArgPrefixes] = field(
+        default_factory=Overrides  # type: ignore
+    )
+    """Hyper-parameters; those not given are the preset's."""
+    reading: Reading = field(default_factory=ReadOptions)
+
+    def run(self) -> None:
+        changes = {k: v for k, v in vars(self.options).items() if v is not None}
+        steps = resolve(self.preset, changes).steps
+        ks = [k if k == "auto" else _number(k) for k in self.k]
+        if (self.out / "summary.json").exists():
+            raise UserError(
+                f"{self.out}: holds a finished run; choose another directory"
+            )
+        data = load(self.data, self.reading)
+
+        from manyhands.behavior.fit import fit  # JAX: when needed
+
+        with training_progress(f"fitting {data.name}", steps) as show:
+            fitted = fit(
+                data,
+                self.method,
+                k=ks,
+                seed=self.seeds,
+                preset=self.preset,
+                out=self.out,
+                compare=self.compare,
+                progress=show,
+                **changes,
+            )
+        assert isinstance(fitted, list)
+        if self.figures:
+            from manyhands.report import behavior_figures
+
+            behavior_figures.draw(Run(self.out), data)
+        print_summary(Run(self.out).read_json("summary.json"))
+        out.print(f"wrote {self.out}")
+
+
+def _number(k: str) -> int:
+    try:
+        return int(k)
+    except ValueError:
+        raise UserError(f"k: expected a number or auto, got {k}") from None
+
+
+def print_summary(summary: dict[str, Any]) -> None:
+    about = summary["behavior"]
+    known = any("sources" in row for row in summary["codes"])
+    table = Table(title=f"{summary['data']['name']}: behaviors", title_justify="left")
+    for column in ("code", "trajectories", "share", "return", "log-prob"):
+        table.add_column(column, justify="right")
+    if known:
+        table.add_column("sources")
+    for row in summary["codes"]:
+        cells = [
+            str(row["code"]),
+            f"{row['trajectories']:,}",
+            f"{row['share']:.1%}",
+            f"{row['return_mean']:.2f}",
+            f"{row['log_prob']:.3f}",
+        ]
+        if known:
+            mix = sorted(row["sources"].items(), key=lambda item: -item[1])
+            cells.append(", ".join(f"{name} {count}" for name, count in mix))
+        table.add_row(*cells)
+    out.print(table)
+    words = [f"held-out log-probability {about['heldout_log_prob']:.3f} nats"]
+    if about.get("single_gaussian_heldout_log_prob") is not None:
+        words.append(f"one Gaussian {about['single_gaussian_heldout_log_prob']:.3f}")
+    if "ari" in about:
+        words.append(f"agreement with the sources (ARI) {about['ari']:.3f}")
+    timing = summary["timing"]
+    words.append(f"{timing['updates_per_second']:.0f} updates/s on {timing['device']}")
+    out.print("; ".join(words))
+    for r, replica in enumerate(summary.get("replicas", [])):
+        ari = f", ARI {replica['ari']:.3f}" if "ari" in replica else ""
+        out.print(
+            f"replica {r}: k {replica['k']}, seed {replica['seed']}: "
+            f"{replica['codes_used']} codes, held-out "
+            f"{replica['heldout_log_prob']:.3f}{ari}"
+        )

@@ -1,0 +1,141 @@
+"""Pictures of a fitted behavior set, from what its run directory holds."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.stats import rankdata
+from sklearn.decomposition import PCA
+
+from manyhands.data.trajectories import Trajectories
+from manyhands.report.figures import blank, save
+from manyhands.runs import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLORS = "tab20"
+
+
+def draw(run: Run, data: Trajectories) -> None:
+    """figures/embeddings.png, training.png and, where K was searched, k.png."""
+    summary = run.read_json("summary.json")
+    folder = run.path / "figures"
+    if (run.path / "embeddings.npz").exists():
+        with np.load(run.path / "embeddings.npz") as arrays:
+            W, E = arrays["W"], arrays["E"]
+        codes = np.array([int(row["code"]) for row in run.assignments()])
+        save(embeddings(W, E, codes, data), folder / "embeddings.png")
+    save(training(run.metrics()), folder / "training.png")
+    if summary["behavior"]["k_curve"]:
+        save(k_curve(summary["behavior"]), folder / "k.png")
+
+
+def embeddings(
+    W: np.ndarray, E: np.ndarray, codes: np.ndarray, data: Trajectories
+) -> "Figure":
+    """Trajectories by the first two principal components of W, with the codes E."""
+    pca = PCA(n_components=min(2, len(W)))
+    places, centers = pca.fit_transform(W), pca.transform(E)
+    if places.shape[1] < 2:
+        places, centers = (np.pad(x, [(0, 0), (0, 1)]) for x in (places, centers))
+    percentile = 100 * rankdata(data.returns) / len(data)
+    panels: list[tuple[str, Any]] = [("return percentile", percentile), ("code", codes)]
+    if data.sources is not None:
+        panels.append(("source", data.sources))
+    figure = blank(4 * len(panels), 3.8)
+    for axes, (title, color) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels
+    ):
+        discrete = title != "return percentile"
+        dots = axes.scatter(
+            *places.T,
+            c=color,
+            s=9,
+            cmap=COLORS if discrete else "viridis",
+            alpha=0.7,
+            vmin=0,
+            vmax=19 if discrete else 100,
+        )
+        axes.scatter(*centers.T, marker="x", c="black", s=50, lw=1.5)
+        axes.set(title=title, xticks=[], yticks=[])
+        if not discrete:
+            figure.colorbar(dots, ax=axes, shrink=0.8)
+        if title == "source":
+            _source_legend(axes, data.source_names)
+    share = pca.explained_variance_ratio_.sum()
+    figure.suptitle(
+        f"{data.name}: trajectory embeddings W (dots), behaviors E (crosses); "
+        f"{share:.0%} of the variance shown",
+        fontsize=9,
+    )
+    return figure
+
+
+def _source_legend(axes: "Axes", names: tuple[str, ...]) -> None:
+    if len(names) > 12:
+        return
+    from matplotlib import colormaps
+
+    palette = colormaps[COLORS]
+    for code, name in enumerate(names):
+        axes.scatter([], [], color=palette(code / 19), s=15, label=name)
+    axes.legend(fontsize=7, loc="best")
+
+
+def training(metrics: list[dict[str, Any]]) -> "Figure":
+    """Log-probability while training, on held-out steps and on those learned from."""
+    figure = blank(6, 3.6)
+    axes = figure.subplots()
+    replicas = sorted({row["replica"] for row in metrics})
+    for r in replicas:
+        rows = [row for row in metrics if row["replica"] == r]
+        steps = [row["step"] for row in rows]
+        name = f"seed {rows[0]['seed']}" if len(replicas) > 1 else "held out"
+        axes.plot(
+            steps, [row["heldout_log_prob"] for row in rows], color=f"C{r}", label=name
+        )
+        for key in ("behavior/log_prob", "behavior/log_prob_of_trajectory"):
+            pairs = [(row["step"], row[key]) for row in rows if key in row]
+            label = f"learned from, by {'trajectory' if 'of' in key else 'code'}"
+            axes.plot(
+                *zip(*pairs),
+                color=f"C{r}" if len(replicas) > 1 else f"C{1 + ('of' in key)}",
+                ls=":" if "of" in key else "--",
+                lw=1,
+                label=label if len(replicas) == 1 else None,
+            ) if pairs else None
+    values = [row["heldout_log_prob"] for row in metrics]
+    low = np.quantile(values, 0.1)
+    top = max(row.get("behavior/log_prob_of_trajectory", -np.inf) for row in metrics)
+    axes.set(
+        xlabel="updates",
+        ylabel="log-probability (nats a transition)",
+        ylim=(low - 0.5, max(top, max(values)) + 0.3),
+    )
+    axes.legend(fontsize=7)
+    axes.grid(alpha=0.3)
+    return figure
+
+
+def k_curve(behavior: dict[str, Any]) -> "Figure":
+    """What merging down to K codes costs on held-out steps, and the K chosen."""
+    from manyhands.behavior.merging import SAME
+
+    path = behavior["k_curve"]
+    figure = blank(7, 3.4)
+    left, right = figure.subplots(1, 2)
+    ks = [step["codes"] for step in path]
+    left.plot(ks, [step["heldout"] for step in path], marker="o", ms=3)
+    left.set(xlabel="codes", ylabel="held-out log-probability (nats)")
+    # Going from K + 1 codes to K loses this; shown at the K + 1 that would be lost.
+    costs = [max(step["cost"], 1e-3) for step in path]
+    right.errorbar(
+        [k + 1 for k in ks], costs, [step["error"] for step in path], fmt="o", ms=3
+    )
+    right.axhline(SAME, color="0.5", ls="--", lw=1)
+    right.set(xlabel="codes", ylabel="gain of the last division (nats)", yscale="log")
+    for axes in (left, right):
+        axes.axvline(behavior["codes_used"], color="C3", lw=1)
+        axes.grid(alpha=0.3)
+    return figure

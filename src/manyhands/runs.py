@@ -1,0 +1,185 @@
+"""The run directory: the only file that knows its layout.
+
+config.json        everything resolved, versions, data fingerprint, device
+metrics.jsonl      one JSON object per log interval and replica
+summary.json       what came out
+assignments.csv    trajectory,code,probability,return,length,source
+embeddings.npz     W, E (and e_pi after policy learning)
+model.safetensors  the fitted model
+checkpoints/       where to go on after an interruption
+figures/*.png
+replica-N/         the same for each of several replicas (seeds, K)
+"""
+
+import csv
+import importlib.metadata
+import json
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from manyhands.errors import UserError
+from manyhands.files import atomic_file
+from manyhands.types import Pytree
+from manyhands.version import __version__
+
+PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "scikit-learn")
+
+
+def environment() -> dict[str, Any]:
+    """What a result may depend on besides its configuration."""
+    device = jax.devices()[0]
+    return {
+        "manyhands": __version__,
+        "python": platform.python_version(),
+        "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "device": f"{device.platform}: {device.device_kind}",
+    }
+
+
+class Run:
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+
+    # JSON
+
+    def write_json(self, name: str, content: Any) -> None:
+        with atomic_file(self.path / name) as temporary:
+            temporary.write_text(json.dumps(content, indent=2, default=_plain) + "\n")
+
+    def read_json(self, name: str) -> Any:
+        path = self.path / name
+        try:
+            return json.loads(path.read_text())
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such file; expected a run directory") from None
+        except ValueError as error:
+            raise UserError(f"{path}: expected JSON: {error}") from None
+
+    # Metrics
+
+    def append_metrics(self, rows: Iterable[dict[str, Any]]) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / "metrics.jsonl").open("a") as file:
+            file.writelines(json.dumps(row, default=_plain) + "\n" for row in rows)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        path = self.path / "metrics.jsonl"
+        if not path.exists():
+            return []
+        rows = []
+        for line in path.read_text().splitlines():
+            try:
+                rows.append(json.loads(line))
+            except ValueError:  # the line that a kill cut short
+                continue
+        return rows
+
+    def rewind_metrics(self, step: int) -> None:
+        """Forget what was logged after a checkpoint: it will be logged again."""
+        rows = [row for row in self.metrics() if row["step"] <= step]
+        with atomic_file(self.path / "metrics.jsonl") as temporary:
+            temporary.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    # Arrays
+
+    def write_arrays(
+        self, name: str, arrays: dict[str, np.ndarray], about: Any = None
+    ) -> None:
+        contiguous = {k: np.ascontiguousarray(v) for k, v in arrays.items()}
+        with atomic_file(self.path / name) as temporary:
+            save_file(contiguous, temporary, {"about": json.dumps(about)})
+
+    def read_arrays(self, name: str) -> dict[str, np.ndarray]:
+        try:
+            return load_file(self.path / name)
+        except FileNotFoundError:
+            raise UserError(
+                f"{self.path / name}: no such file; expected a run directory"
+            ) from None
+        except SafetensorError as error:
+            raise UserError(f"{self.path / name}: {error}") from None
+
+    def write_assignments(self, columns: dict[str, Iterable[Any]]) -> None:
+        with (
+            atomic_file(self.path / "assignments.csv") as temporary,
+            temporary.open("w", newline="") as file,
+        ):
+            table = csv.writer(file)
+            table.writerow(columns)
+            table.writerows(zip(*columns.values()))
+
+    def assignments(self) -> list[dict[str, str]]:
+        with (self.path / "assignments.csv").open(newline="") as file:
+            return list(csv.DictReader(file))
+
+    def write_embeddings(self, **arrays: np.ndarray) -> None:
+        with atomic_file(self.path / "embeddings.npz") as temporary:
+            np.savez(temporary, allow_pickle=False, **arrays)
+
+    # Checkpoints: one file, replaced as training goes on
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "checkpoints" / "latest.safetensors"
+
+    def write_checkpoint(self, tree: Pytree, about: dict[str, Any]) -> None:
+        arrays = {**flatten(tree), "about": _text(json.dumps(about, default=_plain))}
+        self.write_arrays("checkpoints/latest.safetensors", arrays)
+
+    def read_checkpoint(self, like: Pytree) -> tuple[Pytree, dict[str, Any]] | None:
+        if not self.checkpoint.exists():
+            return None
+        arrays = self.read_arrays("checkpoints/latest.safetensors")
+        about = json.loads(arrays.pop("about").tobytes().decode())
+        return unflatten(like, arrays), about
+
+    def remove_checkpoint(self) -> None:
+        self.checkpoint.unlink(missing_ok=True)
+        if self.checkpoint.parent.exists():
+            self.checkpoint.parent.rmdir()
+
+
+def flatten(tree: Pytree) -> dict[str, np.ndarray]:
+    """Arrays by the path of their leaf."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def unflatten(like: Pytree, arrays: dict[str, np.ndarray]) -> Pytree:
+    """A tree of the same shape as `like`, with these arrays as leaves."""
+
+    def leaf(path, expected):
+        name = jax.tree_util.keystr(path)
+        if name not in arrays:
+            raise UserError(f"{name}: expected this array, found {sorted(arrays)[:5]}")
+        found = arrays[name]
+        if found.shape != expected.shape or found.dtype != expected.dtype:
+            raise UserError(
+                f"{name}: expected {expected.dtype}{expected.shape}, got "
+                f"{found.dtype}{found.shape}"
+            )
+        return jax.numpy.asarray(found)
+
+    return jax.tree_util.tree_map_with_path(leaf, like)
+
+
+def _text(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+def _plain(value: Any) -> Any:
+    """Numpy's numbers and arrays as JSON's."""
+    if isinstance(value, np.ndarray | jax.Array):
+        return np.asarray(value).tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value)} is not JSON")
