@@ -14,6 +14,7 @@ import pytest
 
 from manyhands.behavior import vq
 from manyhands.nn import adam
+from manyhands.nn.bundle import Bundle
 from manyhands.nn.networks import Dense, Head, Trunk
 from manyhands.types import Batch, Box
 
@@ -42,7 +43,12 @@ def network(arrays: dict, prefix: str, trunk: str, head: str) -> tuple[Trunk, He
             get(f"{trunk}.ln.scale"),
             get(f"{trunk}.ln.bias"),
         ),
-        Head(dense(f"{head}.0"), dense(f"{head}.1")),
+        # The released first layer reads [features, embedding] with one kernel.
+        Head(
+            Dense(get(f"{head}.0.w")[: -vq.EMBEDDING], get(f"{head}.0.b")),
+            get(f"{head}.0.w")[-vq.EMBEDDING :],
+            dense(f"{head}.1"),
+        ),
     )
 
 
@@ -119,7 +125,7 @@ def test_codes_outputs_and_log_probs(fixture, problem):
 
 def test_policy_loss_and_gradients(fixture, problem):
     batch, config, fitted = problem
-    (loss, metrics), gradient = jax.value_and_grad(vq.policy_loss, has_aux=True)(
+    (loss, (metrics, _)), gradient = jax.value_and_grad(vq.policy_loss, has_aux=True)(
         policy_from(fixture, "param/"), batch, config, fitted
     )
     # The released code leaves out the constant of 1 - <w, e>.
@@ -136,7 +142,9 @@ def test_critic_loss_and_gradients(fixture, problem):
     policy, critic = policy_from(fixture, "param/"), critic_from(fixture, "param/")
     target = critic_from(fixture, "param/", "_target")
     noise = jnp.asarray(fixture["noise/p1_a2"])
-    y, z = vq.critic_target(policy, target, batch, noise, config, fitted)
+    _, e, z = vq.assign(policy, batch.trajectory, fitted.codes)
+    found = vq.Found(e, z)
+    y = vq.critic_target(policy, target, batch, found, noise, config, fitted)
     (loss, _), gradient = jax.value_and_grad(vq.critic_loss, has_aux=True)(
         critic, batch, z, y
     )
@@ -146,19 +154,22 @@ def test_critic_loss_and_gradients(fixture, problem):
 
 def test_one_full_update(fixture, problem):
     batch, config, fitted = problem
-    policy, critic = policy_from(fixture, "param/"), critic_from(fixture, "param/")
+    policy = Bundle.of(policy_from(fixture, "param/"))
+    critic = Bundle.of(critic_from(fixture, "param/"))
     state = vq.State(
         policy,
         adam.init(policy),
         critic,
         adam.init(critic),
-        critic_from(fixture, "param/", "_target"),
+        Bundle.of(critic_from(fixture, "param/", "_target")),
     )
     noise = jnp.asarray(fixture["noise/p1_a2"])
     after, _ = vq.update_with(state, batch, noise, config, fitted)
     # A step is 5e-5 or 1e-4 long: to a hundredth of that.
-    assert_close(after.policy, policy_from(fixture, "p1_step/param/"), atol=5e-7)
-    assert_close(after.critic, critic_from(fixture, "p1_step/param/"), atol=1e-6)
+    assert_close(after.policy.tree(), policy_from(fixture, "p1_step/param/"), atol=5e-7)
+    assert_close(after.critic.tree(), critic_from(fixture, "p1_step/param/"), atol=1e-6)
     assert_close(
-        after.target, critic_from(fixture, "p1_step/param/", "_target"), atol=1e-7
+        after.target.tree(),
+        critic_from(fixture, "p1_step/param/", "_target"),
+        atol=1e-7,
     )

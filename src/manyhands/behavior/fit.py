@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import equinox as eqx
 import numpy as np
 
 from manyhands.behavior import quantise, vq
 from manyhands.behavior.estimate import Behavior, compiled, evaluate, softmax
-from manyhands.behavior.fitting import Fitting, Progress, Result
+from manyhands.behavior.fitting import Fitting, Progress, Result, printed_codes
 from manyhands.behavior.methods import METHODS
 from manyhands.behavior.options import Options, resolve
 from manyhands.behavior.problem import Problem, Table, prepare
@@ -26,6 +26,28 @@ def _silent(done: int, shown: dict[str, float]) -> None:
     """The default: nobody is watching."""
 
 
+@overload
+def fit(  # pyright: ignore[reportOverlappingOverload]
+    data: Trajectories,
+    method: str = ...,
+    *,
+    k: int | str = ...,
+    seed: int = ...,
+    **options: Any,
+) -> Behavior: ...
+
+
+@overload
+def fit(
+    data: Trajectories,
+    method: str = ...,
+    *,
+    k: Any = ...,
+    seed: Any = ...,
+    **options: Any,
+) -> list[Behavior]: ...
+
+
 def fit(
     data: Trajectories,
     method: str = "vq",
@@ -36,6 +58,7 @@ def fit(
     preset: str = "default",
     out: str | Path | None = None,
     compare: bool = False,
+    checkpoint_seconds: float = 20.0,
     progress: Progress = _silent,
     **changes: Any,
 ) -> Behavior | list[Behavior]:
@@ -51,6 +74,7 @@ def fit(
         preset: `default`, or `paper` for the printed hyper-parameters and start.
         out: a run directory to write to; an interrupted run there is continued.
         compare: fit a single Gaussian too and report its held-out log-probability.
+        checkpoint_seconds: how much work an interruption may cost.
         progress: called with the steps done and what there is to show.
         changes: single options, see `Options`.
 
@@ -77,7 +101,9 @@ def fit(
         }
         _check_same(run, config)
         run.write_json("config.json", config)
-    results = Fitting(problem, method, options, ks, seeds, run, progress).train()
+    results = Fitting(
+        problem, method, options, ks, seeds, run, progress, checkpoint_seconds
+    ).train()
     single = None
     if compare and method != "gaussian":
         single = _single_gaussian(problem, options, seeds[0])
@@ -123,9 +149,7 @@ def _check_same(run: Run, config: dict[str, Any]) -> None:
 def _single_gaussian(problem: Problem, options: Options, seed: int) -> float:
     steps = max(1, round(COMPARISON_SHARE * options.steps))
     options = replace(options, steps=steps)
-    fitting = Fitting(
-        problem, "gaussian", options, [1], [seed], None, lambda done, shown: None
-    )
+    fitting = Fitting(problem, "gaussian", options, [1], [seed], None, _silent, np.inf)
     model = fitting.train()[0].model
     return float(_log_probs("gaussian", model, problem, problem.test).mean())
 
@@ -194,8 +218,7 @@ def _number_codes(
 ) -> tuple[vq.Policy, np.ndarray]:
     """Codes in use, the largest first; trajectories by likelihood, or as printed."""
     if options.init == "random":
-        codes = _printed_codes(policy, active)
-        return policy, codes
+        return policy, printed_codes(policy, active)
     sums = problem.train.sums(_log_probs("vq", policy, problem, problem.train))
     codes = quantise.by_likelihood(sums, active)
     policy = quantise.move_to_codes(policy, codes, active)
@@ -204,11 +227,6 @@ def _number_codes(
     number = np.empty(len(active), np.int64)
     number[order] = np.arange(len(order))
     return eqx.tree_at(lambda p: p.E, policy, policy.E[order]), number[codes]
-
-
-def _printed_codes(policy: vq.Policy, active: np.ndarray) -> np.ndarray:
-    W, E = (np.asarray(vq.normalize(x)) for x in (policy.W, policy.E))
-    return np.argmax(np.where(active, W @ E.T, -np.inf), axis=1)
 
 
 def _summary(

@@ -24,12 +24,13 @@ from manyhands.behavior.merging import Step
 from manyhands.behavior.methods import METHODS
 from manyhands.behavior.options import Options
 from manyhands.behavior.problem import Problem, Table
+from manyhands.behavior.scores import recovery
 from manyhands.fleet import Replicas, Update
+from manyhands.nn.bundle import Bundle
 from manyhands.runs import Run
 from manyhands.types import Box, Pytree
 
 MOST_CODES = 64  # that "auto" starts from
-CHECKPOINT_SECONDS = 20.0
 NEVER = 1e30
 
 Progress = Callable[[int, dict[str, float]], None]  # steps done, what to show
@@ -84,9 +85,11 @@ class Fitting:
         seeds: list[int],
         run: Run | None,
         progress: Progress,
+        checkpoint_seconds: float,
     ):
         self.problem, self.method, self.options = problem, method, options
         self.ks, self.seeds, self.run, self.progress = ks, seeds, run, progress
+        self.checkpoint_seconds = checkpoint_seconds
         trajectories = len(problem.data)
         starts = [codes_to_start_with(k, trajectories, options) for k in ks]
         self.starts = starts
@@ -172,7 +175,7 @@ class Fitting:
                     self._between(stage, metrics)
                     now = time.perf_counter()
                     last = self.step == self.stages[-1].end
-                    if stopped() or last or now - saved > CHECKPOINT_SECONDS:
+                    if stopped() or last or now - saved > self.checkpoint_seconds:
                         self._checkpoint()
                         saved = now
                     if stopped():
@@ -185,7 +188,7 @@ class Fitting:
         every = interval(self.options)
         return min(stage.end, (self.step // every + 1) * every) - self.step
 
-    def _between(self, stage: Stage, metrics: fleet.Metrics) -> None:
+    def _between(self, stage: Stage, metrics: dict[str, jax.Array]) -> None:
         event = self.events.get(self.step)
         if event is None or event != "quantise":
             self._keep_best(stage)
@@ -201,6 +204,7 @@ class Fitting:
                 "heldout_log_prob": float(scores[r]),
                 "codes": int(self.snapshot.active[r].sum()),
                 **{name: float(values[r]) for name, values in metrics.items()},
+                **self._agreement(r, stage),
             }
             for r in range(len(self.seeds))
         ]
@@ -223,9 +227,10 @@ class Fitting:
             state = vq.fresh(policy, jax.tree.map(lambda x: x[r], snapshot.state))
         else:
             state = jax.tree.map(lambda x: x[r], snapshot.state)
-            train = self._by_code(state.policy, self.problem.train)
+            policy = state.policy.tree()
+            train = self._by_code(policy, self.problem.train)
             if event == "merge":
-                held = self._by_code(state.policy, self.problem.test)
+                held = self._by_code(policy, self.problem.test)
                 at_most = self.starts[r] if self.ks[r] == "auto" else self.ks[r]
                 counts = self.problem.test.counts
                 codes, active, path = quantise.merge(
@@ -234,9 +239,8 @@ class Fitting:
                 self.paths[r] = self.paths[r] or path
             else:
                 codes = quantise.by_likelihood(train, active)
-            state = state._replace(
-                policy=quantise.move_to_codes(state.policy, codes, active)
-            )
+            policy = quantise.move_to_codes(policy, codes, active)
+            state = state._replace(policy=Bundle.of(policy))
         self.snapshot = snapshot._replace(
             state=_put(snapshot.state, r, state),
             active=snapshot.active.at[r].set(active),
@@ -296,6 +300,15 @@ class Fitting:
             scores.append(found.mean())
         return np.array(scores, np.float32)
 
+    def _agreement(self, r: int, stage: Stage) -> dict[str, float]:
+        """How far codes agree with the sources by now, where these are known."""
+        sources = self.problem.data.sources
+        if sources is None or stage.update is not vq.update:
+            return {}
+        policy = jax.tree.map(lambda x: x[r], self.snapshot.state.policy).tree()
+        codes = printed_codes(policy, np.asarray(self.snapshot.active[r]))
+        return {"ari": recovery(sources, codes)["ari"]}
+
     # Interruptions
 
     def _checkpoint(self) -> None:
@@ -354,10 +367,15 @@ def trajectory_embeddings(
     policy: vq.Policy, active: np.ndarray, by_code: bool
 ) -> np.ndarray:
     """[M, embedding] what each trajectory's actions are decoded with: e_z or w."""
-    W, E = (np.asarray(vq.normalize(x)) for x in (policy.W, policy.E))
     if not by_code:
-        return W
-    return E[np.argmax(np.where(active, W @ E.T, -np.inf), axis=1)]
+        return np.asarray(vq.normalize(policy.W))
+    return np.asarray(vq.normalize(policy.E))[printed_codes(policy, active)]
+
+
+def printed_codes(policy: vq.Policy, active: np.ndarray) -> np.ndarray:
+    """[M] argmax_k <e_k, w_m>, as the paper assigns."""
+    W, E = (np.asarray(vq.normalize(x)) for x in (policy.W, policy.E))
+    return np.argmax(np.where(active, W @ E.T, -np.inf), axis=1)
 
 
 def embedded_log_prob(policy: vq.Policy, box: Box, observations, actions, embeddings):

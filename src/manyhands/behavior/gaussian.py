@@ -14,8 +14,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from manyhands.behavior.options import Options
-from manyhands.behavior.vq import Config, Fitted, distribution, inside, schedule
+from manyhands.behavior.vq import (
+    Config,
+    Fitted,
+    distribution,
+    inside,
+    schedule,
+)
 from manyhands.nn import adam
+from manyhands.nn.bundle import Bundle
 from manyhands.nn.networks import Head, Trunk
 from manyhands.types import Batch, Box, Key, Metrics
 
@@ -30,7 +37,7 @@ class Model(eqx.Module):
 
 
 class State(NamedTuple):
-    model: Model
+    model: Bundle  # of a Model
     adam: adam.Adam
 
 
@@ -49,7 +56,8 @@ def start(
         Trunk.init(key_trunk, observations, width),
         Head.init(key_head, width, 0, width, 2 * actions),
     )
-    return State(model, adam.init(model))
+    bundle = Bundle.of(model)
+    return State(bundle, adam.init(bundle))
 
 
 def loss(model: Model, batch: Batch, box: Box) -> tuple[Float[Array, ""], Metrics]:
@@ -62,12 +70,23 @@ def update(
 ) -> tuple[State, Metrics]:
     del key
     batch = batch._replace(actions=inside(batch.actions, fitted.box))
-    gradients, metrics = jax.grad(loss, has_aux=True)(state.model, batch, fitted.box)
-    rate = schedule(state.adam.steps, config) * config.policy_rate
-    decay = jax.tree.map(
-        lambda p: config.weight_decay if p.ndim > 1 else 0.0, state.model
+    gradient, metrics = jax.grad(loss, has_aux=True)(
+        state.model.tree(), batch, fitted.box
     )
-    return State(*adam.update(state.model, gradients, state.adam, rate, decay)), metrics
+    return step(state, gradient, config), metrics
+
+
+def step(state, gradient: eqx.Module, config: Config):
+    """An Adam step of a state with a `model` and an `adam`."""
+    rate = schedule(state.adam.steps, config) * config.policy_rate
+    model, moments = adam.update(
+        state.model,
+        gradient,
+        state.adam,
+        rates=adam.for_all(rate, gradient),
+        decay=adam.for_kernels(config.weight_decay, gradient),
+    )
+    return state._replace(model=model, adam=moments)
 
 
 def log_probs(

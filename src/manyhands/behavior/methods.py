@@ -28,9 +28,11 @@ class Method:
 
 
 METHODS = {
-    "vq": Method(vq.start, lambda s: s.policy, vq.code_log_probs, vq.sample_codes),
-    "gaussian": Method(
-        gaussian.start, lambda s: s.model, gaussian.log_probs, gaussian.sample
+    "vq": Method(
+        vq.start, lambda s: s.policy.tree(), vq.code_log_probs, vq.sample_codes
     ),
-    "vae": Method(vae.start, lambda s: s.model, vae.log_probs, vae.sample),
+    "gaussian": Method(
+        gaussian.start, lambda s: s.model.tree(), gaussian.log_probs, gaussian.sample
+    ),
+    "vae": Method(vae.start, lambda s: s.model.tree(), vae.log_probs, vae.sample),
 }

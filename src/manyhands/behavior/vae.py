@@ -18,9 +18,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from manyhands.behavior.gaussian import step
 from manyhands.behavior.options import Options
-from manyhands.behavior.vq import Config, Fitted, distribution, inside, schedule
+from manyhands.behavior.vq import Config, Fitted, distribution, inside
 from manyhands.nn import adam
+from manyhands.nn.bundle import Bundle
 from manyhands.nn.distributions import TanhNormal
 from manyhands.nn.networks import Dense
 from manyhands.types import Batch, Box, Key, Metrics
@@ -65,7 +67,7 @@ class Model(eqx.Module):
 
 
 class State(NamedTuple):
-    model: Model
+    model: Bundle  # of a Model
     adam: adam.Adam
 
 
@@ -84,7 +86,8 @@ def start(
         Network.init(key_encoder, observations + actions, width, 2 * latent),
         Network.init(key_decoder, observations + latent, width, 2 * actions),
     )
-    return State(model, adam.init(model))
+    bundle = Bundle.of(model)
+    return State(bundle, adam.init(bundle))
 
 
 def loss(
@@ -104,14 +107,10 @@ def update(
     batch = batch._replace(actions=inside(batch.actions, fitted.box))
     rows, actions = batch.actions.shape
     noise = jax.random.normal(key, (rows, 2 * actions))
-    gradients, metrics = jax.grad(loss, has_aux=True)(
-        state.model, batch, noise, fitted.box
+    gradient, metrics = jax.grad(loss, has_aux=True)(
+        state.model.tree(), batch, noise, fitted.box
     )
-    rate = schedule(state.adam.steps, config) * config.policy_rate
-    decay = jax.tree.map(
-        lambda p: config.weight_decay if p.ndim > 1 else 0.0, state.model
-    )
-    return State(*adam.update(state.model, gradients, state.adam, rate, decay)), metrics
+    return step(state, gradient, config), metrics
 
 
 def log_probs(

@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from manyhands.behavior.options import Options
 from manyhands.nn import adam
+from manyhands.nn.bundle import Bundle
 from manyhands.nn.distributions import TanhNormal
 from manyhands.nn.networks import Head, Trunk, normalize, take_rows
 from manyhands.types import Batch, Box, Key, Metrics
@@ -71,11 +72,11 @@ class Critic(eqx.Module):
 
 
 class State(NamedTuple):
-    policy: Policy
+    policy: Bundle  # of a Policy
     policy_adam: adam.Adam
-    critic: Critic | None  # None: behaviors without their values
+    critic: Bundle | None  # of a Critic; None: behaviors without their values
     critic_adam: adam.Adam | None
-    target: Critic | None
+    target: Bundle | None
 
 
 # Start
@@ -115,18 +116,26 @@ def init(
     policy = _init_policy(
         key_policy, observations, actions, codes, trajectories, policy_width
     )
+    policy = Bundle.of(policy)
     if not values:
         return State(policy, adam.init(policy), None, None, None)
     critic = jax.vmap(
         lambda key: _init_critic(key, observations + actions, codes, critic_width)
     )(jax.random.split(key_critic, MEMBERS))
-    target = jax.tree.map(jnp.copy, critic)
-    return State(policy, adam.init(policy), critic, adam.init(critic), target)
+    critic = Bundle.of(critic)
+    return State(
+        policy,
+        adam.init(policy),
+        critic,
+        adam.init(critic),
+        target=jax.tree.map(jnp.copy, critic),
+    )
 
 
 def fresh(policy: Policy, state: State) -> State:
     """The policy as given, with an optimiser that has seen nothing; critics stay."""
-    return state._replace(policy=policy, policy_adam=adam.init(policy))
+    bundle = Bundle.of(policy)
+    return state._replace(policy=bundle, policy_adam=adam.init(bundle))
 
 
 def _init_policy(key, observations, actions, codes, trajectories, width) -> Policy:
@@ -203,21 +212,29 @@ def values_of(
 # Losses: the actions of their batches are off the bounds already (`inside`)
 
 
+class Found(NamedTuple):
+    """The codes of a batch, found on the way."""
+
+    e: Float[Array, "batch embedding"]
+    z: Float[Array, "batch code"]
+
+
 def policy_loss(
     policy: Policy, batch: Batch, config: Config, fitted: Fitted
-) -> tuple[Float[Array, ""], Metrics]:
+) -> tuple[Float[Array, ""], tuple[Metrics, Found]]:
     """L_rec + alpha L_com."""
-    w, e, _ = assign(policy, batch.trajectory, fitted.codes)
+    w, e, z = assign(policy, batch.trajectory, fitted.codes)
     features = policy.trunk(batch.observations)
     outputs = policy.head(features, jnp.stack([e, w]))  # [2, batch, 2 A]
     by_code, by_trajectory = log_prob(outputs, batch.actions, fitted.box).mean(axis=-1)
     commitment = 1 - jnp.sum(w * e, axis=-1).mean()
     loss = -by_code - by_trajectory + config.commitment * commitment
-    return loss, {
+    metrics = {
         "behavior/log_prob": by_code,
         "behavior/log_prob_of_trajectory": by_trajectory,
         "behavior/commitment": commitment,
     }
+    return loss, (metrics, Found(e, z))
 
 
 def embedding_loss(
@@ -247,16 +264,16 @@ def critic_target(
     policy: Policy,
     target: Critic,
     batch: Batch,
+    found: Found,
     noise: Float[Array, "batch action"],
     config: Config,
     fitted: Fitted,
-) -> tuple[Float[Array, " batch"], Float[Array, "batch code"]]:
-    """y of L_Q, and the codes it was made for."""
-    _, e, z = assign(policy, batch.trajectory, fitted.codes)
-    next_action = sample(policy, batch.next_observations, e, noise, fitted.box)
+) -> Float[Array, " batch"]:
+    """y of L_Q."""
+    next_action = sample(policy, batch.next_observations, found.e, noise, fitted.box)
     inputs = jnp.concatenate([batch.next_observations, next_action], axis=-1)
-    q = values_of(target, inputs, z).min(axis=0)
-    return batch.rewards + config.discount * (1 - batch.terminals) * q, z
+    q = values_of(target, inputs, found.z).min(axis=0)
+    return batch.rewards + config.discount * (1 - batch.terminals) * q
 
 
 def log_prob(
@@ -323,25 +340,31 @@ def update_with(
 ) -> tuple[State, Metrics]:
     """`update` with its random numbers given."""
     batch = batch._replace(actions=inside(batch.actions, fitted.box))
-    metrics: Metrics = {}
+    policy = state.policy.tree()
     scale = schedule(state.policy_adam.steps, config)
+    # The policy's loss does not look at the critics, so its gradient may come first,
+    # and the codes that it finds serve both.
+    gradient, (metrics, found) = jax.grad(policy_loss, has_aux=True)(
+        policy, batch, config, fitted
+    )
     if state.critic is not None:
         assert state.target is not None
         assert state.critic_adam is not None
         target = adam.polyak(state.target, state.critic, config.target_rate)
-        y, z = critic_target(state.policy, target, batch, noise, config, fitted)
-        gradients, found = jax.grad(critic_loss, has_aux=True)(
-            state.critic, batch, jax.lax.stop_gradient(z), jax.lax.stop_gradient(y)
+        y = critic_target(policy, target.tree(), batch, found, noise, config, fitted)
+        critic_gradient, critic_metrics = jax.grad(critic_loss, has_aux=True)(
+            state.critic.tree(), batch, *jax.lax.stop_gradient((found.z, y))
         )
         critic, critic_adam = adam.update(
-            state.critic, gradients, state.critic_adam, scale * config.critic_rate
+            state.critic,
+            critic_gradient,
+            state.critic_adam,
+            rates=adam.for_all(scale * config.critic_rate, critic_gradient),
+            decay=adam.for_all(0.0, critic_gradient),
         )
         state = state._replace(critic=critic, critic_adam=critic_adam, target=target)
-        metrics |= found
-    gradients, found = jax.grad(policy_loss, has_aux=True)(
-        state.policy, batch, config, fitted
-    )
-    return _step_policy(state, gradients, scale, config), metrics | found
+        metrics |= critic_metrics
+    return _step_policy(state, gradient, scale, config), metrics
 
 
 def embed(
@@ -350,25 +373,28 @@ def embed(
     """One step of the embedding stage: trajectories only, no codes, no values."""
     del key
     batch = batch._replace(actions=inside(batch.actions, fitted.box))
-    gradients, metrics = jax.grad(embedding_loss, has_aux=True)(
-        state.policy, batch, fitted
+    gradient, metrics = jax.grad(embedding_loss, has_aux=True)(
+        state.policy.tree(), batch, fitted
     )
     scale = schedule(state.policy_adam.steps, config)
-    return _step_policy(state, gradients, scale, config), metrics
+    return _step_policy(state, gradient, scale, config), metrics
 
 
-def _step_policy(state: State, gradients: Policy, scale, config: Config) -> State:
-    rates = jax.tree.map(lambda _: scale * config.policy_rate, state.policy)
+def _step_policy(state: State, gradient: Policy, scale, config: Config) -> State:
+    def embeddings(tree: Policy):
+        return tree.E, tree.W
+
     rates = eqx.tree_at(
-        lambda p: (p.E, p.W), rates, replace=(scale * config.embedding_rate,) * 2
+        embeddings,
+        adam.for_all(scale * config.policy_rate, gradient),
+        replace=(scale * config.embedding_rate,) * 2,
     )
-    # Kernels only: an embedding's length does not matter, a bias should not shrink.
-    decay = jax.tree.map(
-        lambda p: config.weight_decay if p.ndim > 1 else 0.0, state.policy
+    # An embedding's length does not matter: only its direction is used.
+    decay = eqx.tree_at(
+        embeddings, adam.for_kernels(config.weight_decay, gradient), replace=(0.0, 0.0)
     )
-    decay = eqx.tree_at(lambda p: (p.E, p.W), decay, replace=(0.0, 0.0))
     policy, policy_adam = adam.update(
-        state.policy, gradients, state.policy_adam, rates, decay
+        state.policy, gradient, state.policy_adam, rates, decay
     )
     return state._replace(policy=policy, policy_adam=policy_adam)
 

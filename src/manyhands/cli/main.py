@@ -67,7 +67,9 @@ def run(arguments: list[str]) -> int:
         err.print(Text.assemble(("error: ", "red"), str(error)), soft_wrap=True)
         return 1
     except KeyboardInterrupt:
-        err.print("interrupted")
+        err.print(
+            "interrupted; run the same command to go on, where it had begun a run"
+        )
         return INTERRUPTED
     except SystemExit as stop:  # tyro has printed the help or what was wrong
         return 1 if stop.code else 0

@@ -1,0 +1,121 @@
+"""Real processes, really killed: what was begun goes on to the same bits."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+# A small fit with everything in it: critics, stages, assigning and merging.
+PROGRAM = """
+import sys, manyhands as mh
+data = mh.make("fork-2", 2000)
+print("go", flush=True)
+mh.fit(data, k=2, steps=800, seed=[0, 1], out=sys.argv[1], values=True, policy_width=16,
+       critic_width=16, batch_size=32, checkpoint_seconds=0.0)
+print("done", flush=True)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once(tmp_path_factory):
+    """Processes share what they compile: the test is about the rest of their lives."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("jax")))
+        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        yield
+
+
+def start(out: Path) -> subprocess.Popen:
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert program.stdout is not None
+    assert program.stdout.readline() == b"go\n"
+    return program
+
+
+def lines(out: Path) -> int:
+    log = out / "metrics.jsonl"
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def finish(program: subprocess.Popen) -> None:
+    out, err = program.communicate(timeout=300)
+    assert program.returncode == 0, err.decode()
+    assert b"done" in out
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("straight") / "run"
+    finish(start(out))
+    return out
+
+
+def assert_same(run: Path, other: Path) -> None:
+    files = ["model.safetensors", "assignments.csv", "metrics.jsonl", "embeddings.npz"]
+    for name in [*files, "replica-1/model.safetensors"]:
+        assert (run / name).read_bytes() == (other / name).read_bytes(), name
+    summaries = [json.loads((p / "summary.json").read_text()) for p in (run, other)]
+    for summary in summaries:
+        summary.pop("timing")
+    assert summaries[0] == summaries[1]
+
+
+@pytest.mark.parametrize(
+    "kills", [pytest.param(4), pytest.param(25, marks=pytest.mark.slow)]
+)
+def test_killed_at_random_moments_it_resumes_to_the_same_bits(
+    straight, tmp_path, kills
+):
+    out, moments = tmp_path / "run", random.Random(kills)
+    killed_after: list[int] = []
+    for _ in range(kills):
+        program = start(out)
+        # Anywhere: before anything is written, in a chunk, in a checkpoint, at the end.
+        before = lines(out)
+        wait_for = before + moments.choice([0, 1, 5, 20])
+        while lines(out) < wait_for and program.poll() is None:
+            time.sleep(0.005)
+        time.sleep(moments.uniform(0, 0.3))
+        program.kill()
+        program.communicate()
+        killed_after.append(lines(out) - before)
+        if (out / "summary.json").exists():
+            break
+    if not (out / "summary.json").exists():
+        finish(start(out))
+    assert_same(straight, out)
+    assert any(killed_after), "every kill came before the first chunk"
+    assert not (out / "checkpoints").exists()
+
+
+def test_ctrl_c_saves_and_exits_130(straight, tmp_path):
+    words = (
+        "fit fork:fork-2 --out run --k 2 --steps 100000 --policy-width 16 --no-compare"
+    )
+    program = subprocess.Popen(
+        [sys.executable, "-m", "manyhands", *words.split()],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stderr is not None
+    while not (tmp_path / "run" / "metrics.jsonl").exists():
+        time.sleep(0.1)
+        assert program.poll() is None
+    os.kill(program.pid, signal.SIGINT)
+    _, err = program.communicate(timeout=120)
+    assert program.returncode == 130
+    assert "Traceback" not in err
+    assert "interrupted; run the same command to go on" in err
+    assert (tmp_path / "run" / "checkpoints" / "latest.safetensors").exists()
+    assert not (tmp_path / "run" / "summary.json").exists()

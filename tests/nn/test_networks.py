@@ -1,0 +1,160 @@
+"""Networks against the same formulas in float64 NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from manyhands.nn.networks import Dense, Head, Trunk, normalize, take_rows
+
+INPUTS, HIDDEN, EMBEDDING, OUT = 3, 16, 4, 5
+
+
+def randomized(module, seed: int = 0):
+    """The module with every parameter drawn anew: zeros and ones would hide errors."""
+    random = np.random.default_rng(seed)
+
+    def draw(leaf):
+        return jnp.asarray(random.normal(size=leaf.shape), jnp.float32)
+
+    return jax.tree.map(draw, module)
+
+
+def rows(*shape: int, seed: int = 1) -> jnp.ndarray:
+    drawn = np.random.default_rng(seed).normal(size=shape)
+    return jnp.asarray(drawn, jnp.float32)
+
+
+def double(x) -> np.ndarray:
+    return np.asarray(x, np.float64)
+
+
+def dense64(layer: Dense, x) -> np.ndarray:
+    return double(x) @ double(layer.w) + double(layer.b)
+
+
+def trunk64(trunk: Trunk, x) -> np.ndarray:
+    h = np.maximum(dense64(trunk.first, x), 0)
+    h = np.maximum(dense64(trunk.second, h), 0)
+    normal = (h - h.mean(-1, keepdims=True)) / np.sqrt(h.var(-1, keepdims=True) + 1e-3)
+    return normal * double(trunk.scale) + double(trunk.bias)
+
+
+def head64(head: Head, features, embedding) -> np.ndarray:
+    joint = np.concatenate([double(features), double(embedding)], axis=-1)
+    return dense64(head.last, np.maximum(dense64(head.first, joint), 0))
+
+
+@pytest.fixture(scope="module")
+def trunk() -> Trunk:
+    return randomized(Trunk.init(jax.random.key(0), INPUTS, HIDDEN))
+
+
+@pytest.fixture(scope="module")
+def head() -> Head:
+    return randomized(Head.init(jax.random.key(0), HIDDEN, EMBEDDING, HIDDEN, OUT))
+
+
+def test_dense_starts_as_glorot_uniform_with_zero_bias():
+    layer = Dense.init(jax.random.key(3), 200, 100)
+    limit = np.sqrt(6 / 300)
+    assert layer.w.shape == (200, 100)
+    assert np.abs(layer.w).max() <= limit
+    # A uniform distribution on +-limit has deviation limit / sqrt(3).
+    assert np.std(layer.w) == pytest.approx(limit / np.sqrt(3), rel=0.02)
+    assert abs(np.mean(layer.w)) < 0.02 * limit
+    assert not np.any(layer.b)
+
+
+@pytest.mark.parametrize("lead", [(), (7,), (2, 3)])
+def test_trunk(trunk, lead):
+    x = rows(*lead, INPUTS)
+    assert trunk(x).shape == (*lead, HIDDEN)
+    np.testing.assert_allclose(trunk(x), trunk64(trunk, x), rtol=1e-4, atol=1e-5)
+
+
+def test_layer_norm_of_a_trunk_where_its_epsilon_matters(trunk):
+    """Hidden units about 1e-2 apart: their variance is smaller than the epsilon."""
+    second = Dense(trunk.second.w * 1e-2, trunk.second.b * 1e-2)
+    small = Trunk(trunk.first, second, trunk.scale, trunk.bias)
+    x = rows(7, INPUTS)
+    np.testing.assert_allclose(small(x), trunk64(small, x), rtol=1e-4, atol=1e-5)
+
+
+def test_head_is_a_network_of_features_and_embedding_side_by_side(head):
+    features, embedding = rows(7, HIDDEN), rows(7, EMBEDDING, seed=2)
+    np.testing.assert_allclose(
+        head(features, embedding),
+        head64(head, features, embedding),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
+def test_head_decodes_many_embeddings_of_each_row(head):
+    features, embeddings = rows(7, HIDDEN), rows(3, EMBEDDING, seed=2)
+    many = head(features[:, None], embeddings)
+    assert many.shape == (7, 3, OUT)
+    for i in range(7):
+        for k in range(3):
+            one = head64(head, features[i], embeddings[k])
+            np.testing.assert_allclose(many[i, k], one, rtol=1e-4, atol=1e-4)
+
+
+def test_head_without_an_embedding():
+    head = randomized(Head.init(jax.random.key(0), HIDDEN, 0, HIDDEN, OUT))
+    features = rows(7, HIDDEN)
+    np.testing.assert_allclose(
+        head(features, jnp.zeros((7, 0))),
+        head64(head, features, np.zeros((7, 0))),
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
+def test_normalize():
+    x = rows(2, 5, 4)
+    expected = double(x) / np.linalg.norm(double(x), axis=-1, keepdims=True)
+    np.testing.assert_allclose(normalize(x), expected, rtol=1e-5)
+    zero = jnp.zeros((1, 4))
+    assert not np.any(normalize(zero))  # and not nan
+    assert np.isfinite(jax.grad(lambda x: normalize(x).sum())(zero)).all()
+    # Below a length of 1e-6 rows are only scaled: x / 1e-6.
+    tiny = jnp.array([[3e-8, 4e-8]])
+    np.testing.assert_allclose(normalize(tiny), [[0.03, 0.04]], rtol=1e-5)
+
+
+INDEX = jnp.array([4, 0, 4, 2, 4, 0])  # row 4 thrice, rows 1 and 3 never
+
+
+def weighted_sum(take, table, index, weights):
+    """Its gradient differs between rows that were drawn twice."""
+    return jnp.sum(weights * jnp.tanh(take(table, index)))
+
+
+def plain(table, index):
+    return table[index]
+
+
+def test_take_rows_and_its_gradient_are_those_of_indexing():
+    table, weights = rows(5, 4), rows(6, 4, seed=2)
+    assert np.array_equal(take_rows(table, INDEX), np.asarray(table)[INDEX])
+    gradient = jax.grad(weighted_sum, argnums=1)
+    ours = gradient(take_rows, table, INDEX, weights)
+    np.testing.assert_allclose(
+        ours, gradient(plain, table, INDEX, weights), rtol=1e-5, atol=1e-6
+    )
+    assert not np.any(ours[jnp.array([1, 3])])
+
+
+def test_take_rows_and_its_gradient_under_vmap():
+    tables, weights = rows(3, 5, 4), rows(3, 6, 4, seed=2)
+    index = jnp.stack([INDEX, INDEX[::-1], jnp.arange(6) % 5])
+
+    def gradients(take):
+        gradient = jax.grad(lambda t, i, w: weighted_sum(take, t, i, w))
+        return jax.vmap(gradient)(tables, index, weights)
+
+    np.testing.assert_allclose(
+        gradients(take_rows), gradients(plain), rtol=1e-5, atol=1e-6
+    )
