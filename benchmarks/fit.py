@@ -4,10 +4,13 @@ HalfCheetah's sizes, batch 256, K = 10, 1000 trajectories, values included: L_re
 and L_Q with twin critics. Prints the arithmetic and the bytes that an update cannot do
 without, and what share of the machine's peaks that would be.
 Usage: python benchmarks/fit.py [--replicas 1 5 25 100] [--updates N]
+       [--torch PYTHON: an interpreter that has torch, to compare one replica with]
 """
 
 import argparse
+import subprocess
 import time
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -88,6 +91,7 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, nargs="+", default=None)
     parser.add_argument("--updates", type=int, default=50 if on_cpu else 1000)
     parser.add_argument("--rows", type=int, default=100_000 if on_cpu else 1_000_000)
+    parser.add_argument("--torch", help="an interpreter that has torch")
     options = parser.parse_args()
     device = jax.devices()[0]
     operations, traffic = floor()
@@ -104,6 +108,23 @@ def main() -> None:
                 f"  {traffic * replicas / seconds / 1e9:4.0f}  {note}",
                 flush=True,
             )
+    if options.torch:
+        compare_with_torch(options.torch, options.updates, options.rows)
+
+
+def compare_with_torch(python: str, updates: int, rows: int) -> None:
+    """Turn about, so that a busy machine treats both alike."""
+    script = str(Path(__file__).with_name("fit_torch.py"))
+    command = [python, script, "--updates", str(updates)]
+    ours, theirs = [], []
+    for _ in range(3):
+        ours.append(measure(1, updates, rows, None))
+        done = subprocess.run(command, capture_output=True, check=True)
+        theirs.append(float(done.stdout))
+    print(
+        f"one replica: {1 / min(ours):.0f} updates/s, torch {1 / min(theirs):.0f}, "
+        f"ratio {min(theirs) / min(ours):.2f}"
+    )
 
 
 if __name__ == "__main__":

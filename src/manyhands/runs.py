@@ -83,7 +83,7 @@ class Run:
 
     def rewind_metrics(self, step: int) -> None:
         """Forget what was logged after a checkpoint: it will be logged again."""
-        rows = [row for row in self.metrics() if row["step"] <= step]
+        rows = [row for row in self.metrics() if step and row["step"] <= step]
         with atomic_file(self.path / "metrics.jsonl") as temporary:
             temporary.write_text("".join(json.dumps(row) + "\n" for row in rows))
 

@@ -65,7 +65,7 @@ class Behavior:
         """
         by_code = self.code_log_probs(data)
         if codes is not None:
-            chosen = np.asarray(codes)
+            chosen = self._known_codes("codes", codes, len(data))
         elif data.fingerprint == self.fingerprint:
             chosen = self.codes
         else:
@@ -91,13 +91,39 @@ class Behavior:
         scatter = np.sqrt(np.maximum(1, self.usual_length / data.lengths))
         return mean[np.arange(len(data)), best] < usual - FAR * deviation * scatter
 
-    def sample(self, observations: ArrayLike, code: ArrayLike, seed: int = 0):
+    def second_half(self, data: Trajectories) -> np.ndarray:
+        """[M'] log-probability a step of each trajectory's second half, under the code
+        that its first half suggests: how well unseen trajectories are predicted.
+
+        NaN for trajectories of one step.
+        """
+        by_code = self.code_log_probs(data)
+        position = np.arange(data.transitions) - np.repeat(
+            data.offsets[:-1], data.lengths
+        )
+        early = (position < np.repeat(data.lengths // 2, data.lengths))[:, None]
+        first = _by_trajectory(data, np.where(early, by_code, 0)) + np.log(self.prior)
+        second = _by_trajectory(data, np.where(early, 0, by_code))
+        codes = first.argmax(axis=1)
+        steps = data.lengths - data.lengths // 2
+        score = second[np.arange(len(data)), codes] / steps
+        return np.where(data.lengths > 1, score, np.nan)
+
+    def sample(
+        self, observations: ArrayLike, code: ArrayLike | int, seed: int = 0
+    ) -> np.ndarray:
         """Actions (n, A) of a behavior, or of one per row, in states (n, S)."""
-        rows = self.scaling(np.atleast_2d(np.asarray(observations, np.float32)))
-        codes = jnp.broadcast_to(jnp.asarray(code), len(rows))
+        states = np.atleast_2d(np.asarray(observations, np.float32))
+        size = len(self.scaling.center)
+        if states.shape[1:] != (size,):
+            raise UserError(
+                f"observations: expected {size} numbers a row, as in fitting, got "
+                f"shape {states.shape}"
+            )
+        codes = self._known_codes("code", code, len(states))
         sample = METHODS[self.method].sample
-        key = jax.random.key(seed)
-        return np.asarray(sample(self.model, self.box, jnp.asarray(rows), codes, key))
+        rows, key = jnp.asarray(self.scaling(states)), jax.random.key(seed)
+        return np.asarray(sample(self.model, self.box, rows, jnp.asarray(codes), key))
 
     def save(self, path: str | Path) -> None:
         """Write model.safetensors and behavior.json; `load` reads them back."""
@@ -168,10 +194,25 @@ class Behavior:
     ) -> np.ndarray:
         logits = _by_trajectory(data, by_code)
         if prior == "learned":
-            logits = logits + np.log(self.prior)
+            with np.errstate(divide="ignore"):  # no trajectory, no chance
+                logits = logits + np.log(self.prior)
         elif prior != "uniform":
             raise UserError(f"prior: expected learned or uniform, got {prior}")
         return softmax(logits)
+
+    def _known_codes(self, name: str, codes: Any, many: int) -> np.ndarray:
+        """[many] the codes asked for; an index that is off would find another one."""
+        found = np.asarray(codes)
+        if found.shape not in ((), (many,)):
+            raise UserError(
+                f"{name}: expected one, or {many}, got an array of shape {found.shape}"
+            )
+        wrong = found[(found < 0) | (found >= self.k)]
+        if len(wrong):
+            raise UserError(
+                f"{name}: expected numbers from 0 to {self.k - 1}, got {wrong[0]}"
+            )
+        return np.broadcast_to(found, many)
 
     def _check(self, data: Trajectories) -> None:
         expected = len(self.scaling.center), len(self.box.low)

@@ -323,6 +323,7 @@ class Fitting:
             self.step = about["step"]
             self.paths = [[Step(*s) for s in path] for path in about["paths"]]
             self.history = about["history"]
+        if self.run:
             self.run.rewind_metrics(self.step)
 
     def _result(self, r: int, seconds: float, compiling: float) -> Result:

@@ -1,5 +1,6 @@
 """manyhands demo"""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,7 @@ class Demo:
             "and find out:\n"
         )
         run = Run(self.out / "fit")
+        shutil.rmtree(run.path, ignore_errors=True)  # of an earlier demo
         with training_progress("fitting fork-3", STEPS) as show:
             fit(
                 data,
