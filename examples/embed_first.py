@@ -7,6 +7,7 @@ Usage: python examples/embed_first.py OUT.png   (about five minutes on two cores
 """
 
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +26,12 @@ SETTINGS = {
 }
 
 
-def main(picture: Path) -> None:
+def main(picture: Path, scratch: str) -> None:
     data = mh.make("fork-3")
     figure = blank(14, 3.6)
     panels = figure.subplots(1, 1 + len(SETTINGS))
     for i, (name, options) in enumerate(SETTINGS.items()):
-        folder = picture.parent / f".embed-first-{i}"
+        folder = Path(scratch) / str(i)
         fitted = mh.fit(data, k=3, steps=STEPS, out=folder, **options)
         rows = [row for row in Run(folder).metrics() if "ari" in row]
         panels[0].plot(
@@ -51,4 +52,5 @@ def main(picture: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    with tempfile.TemporaryDirectory() as folder:
+        main(Path(sys.argv[1]), folder)

@@ -158,10 +158,21 @@ def test_the_formula_of_responsibilities(behavior, unseen, prior):
     )
 
 
-def test_a_prior_of_zero_excludes_a_code_without_a_warning(behavior, unseen):
-    alone = replace(behavior, prior=np.array([0.0, 1.0]))
+def test_a_code_without_trajectories_explains_nothing(behavior, data, unseen):
+    """As where fewer codes are used than there are; without a warning, too."""
+    alone = replace(
+        behavior,
+        prior=np.array([0.0, 1.0]),
+        usual=np.array([[-np.inf, 0], behavior.usual[1]]),
+    )
     expected = np.broadcast_to([0, 1], (len(unseen), 2))
-    np.testing.assert_array_equal(alone.responsibilities(unseen), expected)
+    for prior in ("learned", "uniform"):
+        np.testing.assert_array_equal(alone.responsibilities(unseen, prior), expected)
+    others = data[behavior.codes == 0]
+    assert alone.unexplained(others).mean() > 0.9
+    under = alone.code_log_probs(others)[:, 1]
+    assert np.array_equal(alone.log_prob(others), under)
+    assert np.isfinite(alone.second_half(others)).all()
 
 
 def test_trajectories_of_random_actions_are_unexplained(behavior, data, unseen):
@@ -171,6 +182,22 @@ def test_trajectories_of_random_actions_are_unexplained(behavior, data, unseen):
     nobody = behavior.unexplained(with_actions(unseen, random))
     assert nobody.shape == (len(unseen),)
     assert nobody.all()
+
+
+def test_the_second_half_is_judged_by_the_code_of_the_first(behavior, unseen):
+    """Trajectories of one, two and three steps, and whole ones, one by one."""
+    lengths = [1, 2, 3, *unseen.lengths[3:10]]
+    starts = unseen.offsets[:10]
+    rows = np.concatenate([np.arange(a, a + n) for a, n in zip(starts, lengths)])
+    some = unseen._rows(rows, np.arange(10), np.concatenate([[0], np.cumsum(lengths)]))
+    found = behavior.second_half(some)
+    by_code = behavior.code_log_probs(some).astype(np.float64)
+    assert np.isnan(found[0])
+    for m in range(1, 10):
+        mine = by_code[some.offsets[m] : some.offsets[m + 1]]
+        half = lengths[m] // 2
+        code = (mine[:half].sum(axis=0) + np.log(behavior.prior)).argmax()
+        assert found[m] == pytest.approx(mine[half:, code].mean(), rel=1e-5)
 
 
 # Acting

@@ -27,7 +27,7 @@ def model(method: str, states: int, actions: int, size: float = 1.0):
     random = np.random.default_rng(0)
 
     def draw(leaf):
-        scale = size / np.sqrt(leaf.shape[0] if leaf.ndim > 1 else 4)
+        scale = size / np.sqrt(max(1, leaf.shape[0]) if leaf.ndim > 1 else 4)
         return jnp.asarray(random.normal(size=leaf.shape) * scale, jnp.float32)
 
     return jax.tree.map(draw, found.model(state))

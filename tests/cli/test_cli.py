@@ -11,26 +11,12 @@ import pytest
 
 import manyhands
 from manyhands import load
-from manyhands.cli import main
 
 
 def process(*arguments, cwd) -> subprocess.CompletedProcess:
     """A real process, for what only a process shows."""
     command = [sys.executable, "-m", "manyhands", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
-
-
-@pytest.fixture
-def cli(tmp_path, monkeypatch, capsys):
-    """The same program in this process, in an empty folder: faster."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        code = main.run(list(map(str, arguments)))
-        printed = capsys.readouterr()
-        return subprocess.CompletedProcess([], code, printed.out, printed.err)
-
-    return run
 
 
 def test_help_and_version(tmp_path):

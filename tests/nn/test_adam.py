@@ -1,83 +1,103 @@
 """Adam against a float64 loop of the formulas, as Keras writes them."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from manyhands.nn import adam
+from manyhands.nn.bundle import Bundle
 
-STEPS, SIZE = 7, 6
-START = np.random.default_rng(0).normal(size=SIZE)
-# Of very different sizes: where gradients are small, epsilon matters.
-SCALES = np.array([1.0, 1e-7, 30.0, 1e-6, 1e-3, 1e-8])
-RATES = np.array([1e-2, 1e-2, 3e-3, 3e-3, 3e-3, 1e-1])
-DECAYS = np.array([0.5, 0.5, 0.0, 0.0, 0.1, 0.1])
-
-
-def gradient(step: int) -> np.ndarray:
-    return SCALES * np.random.default_rng(100 + step).normal(size=SIZE)
+STEPS = 7
+# One leaf is large enough to stand alone in a bundle, two share a vector.
+SHAPES = {"bias": (5,), "kernel": (64, 40), "table": (3, 4)}
+RATES = {"bias": 3e-3, "kernel": 1e-2, "table": 1e-1}
+DECAYS = {"bias": 0.0, "kernel": 0.5, "table": 0.1}
+NONE = dict.fromkeys(SHAPES, 0.0)
 
 
-def adam64(rates, decays) -> np.ndarray:
+def draw(seed: int) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(seed)
+    return {name: random.normal(size=shape) for name, shape in SHAPES.items()}
+
+
+def gradient(step: int) -> dict[str, np.ndarray]:
+    """Of very different sizes: where they are small, epsilon matters."""
+    sizes = {name: np.logspace(-8, 1, shape[-1]) for name, shape in SHAPES.items()}
+    return {name: g * sizes[name] for name, g in draw(100 + step).items()}
+
+
+def adam64(rates, decays) -> dict[str, np.ndarray]:
     """m, v; alpha_t = alpha sqrt(1 - b2^t) / (1 - b1^t); p -= alpha_t m / (sqrt v + e).
 
     With the epsilon beside sqrt(v) (Kingma and Ba's "epsilon hat"), and decay as AdamW.
     """
-    p, m, v = START.copy(), np.zeros(SIZE), np.zeros(SIZE)
+    after = draw(0)
+    m, v = ({name: np.zeros(shape) for name, shape in SHAPES.items()} for _ in "mv")
     for t in range(1, STEPS + 1):
-        g = gradient(t)
-        m = 0.9 * m + 0.1 * g
-        v = 0.999 * v + 0.001 * g**2
-        alpha = rates * np.sqrt(1 - 0.999**t) / (1 - 0.9**t)
-        p = p - alpha * m / (np.sqrt(v) + 1e-7) - rates * decays * p
-    return p
+        for name, g in gradient(t).items():
+            m[name] = 0.9 * m[name] + 0.1 * g
+            v[name] = 0.999 * v[name] + 0.001 * g**2
+            rate = rates[name] * np.sqrt(1 - 0.999**t) / (1 - 0.9**t)
+            step = rate * m[name] / (np.sqrt(v[name]) + 1e-7)
+            after[name] = after[name] - step - rates[name] * decays[name] * after[name]
+    return after
 
 
-def single(x) -> jnp.ndarray:
-    return jnp.asarray(x, jnp.float32)
+def single(tree):
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), tree)
 
 
 @pytest.mark.parametrize(
     ("rates", "decays"),
-    [(RATES, DECAYS), (RATES, 0.0), (1e-2, DECAYS), (1e-2, 0.3)],
-    ids=["rates and decays", "rates", "decays", "one of each"],
+    [(RATES, DECAYS), (RATES, NONE), (dict.fromkeys(SHAPES, 1e-2), NONE)],
+    ids=["rates and decays", "rates", "one rate"],
 )
 def test_several_steps_of_a_float64_loop(rates, decays):
-    p = single(START)
-    state = adam.init(p)
+    params = Bundle.of(single(draw(0)))
+    state = adam.init(params)
     for t in range(1, STEPS + 1):
-        p, state = adam.update(
-            p, single(gradient(t)), state, single(rates), single(decays)
-        )
+        params, state = adam.update(params, single(gradient(t)), state, rates, decays)
     assert int(state.steps) == STEPS
-    # The ways from the start agree, not only where they end.
-    way = np.asarray(p, np.float64) - START
-    np.testing.assert_allclose(way, adam64(rates, decays) - START, rtol=1e-4, atol=5e-7)
+    expected = adam64(rates, decays)
+    for name, start in draw(0).items():
+        # The ways from the start agree, not only where they end.
+        way = np.asarray(params.tree()[name], np.float64) - start
+        np.testing.assert_allclose(
+            way, expected[name] - start, rtol=1e-4, atol=1e-6, err_msg=name
+        )
 
 
 def test_the_first_step_shows_where_the_epsilon_stands():
     """m = 0.1 g, v = 0.001 g^2: a step of rate |g| / (|g| + epsilon / sqrt(0.001))."""
     g, rate = 1e-6, 1e-2
-    zero = jnp.zeros(1)
-    after, _ = adam.update(zero, jnp.array([g]), adam.init(zero), jnp.float32(rate))
+    zero = Bundle.of(jnp.zeros(1))
+    after, _ = adam.update(zero, jnp.array([g]), adam.init(zero), rate, 0.0)
     expected = -rate * g / (g + 1e-7 / np.sqrt(0.001))
-    assert float(after[0]) == pytest.approx(expected, rel=1e-4)
+    assert float(after.tree()[0]) == pytest.approx(expected, rel=1e-4)
 
 
-def test_the_state_starts_at_zero_in_two_arrays():
-    state = adam.init(single(START))
-    assert not np.any(state.mean)
-    assert not np.any(state.square)
-    assert state.mean is not state.square
+def test_the_state_starts_at_zero_in_arrays_of_its_own():
+    state = adam.init(Bundle.of(single(draw(0))))
+    for mean, square in zip(jax.tree.leaves(state.mean), jax.tree.leaves(state.square)):
+        assert mean is not square
+        assert not np.any(mean)
+        assert not np.any(square)
+
+
+def test_one_number_for_all_leaves_or_for_matrices():
+    tree = single(draw(0))
+    assert adam.for_all(0.3, tree) == dict.fromkeys(SHAPES, 0.3)
+    assert adam.for_kernels(0.3, tree) == {"bias": 0.0, "kernel": 0.3, "table": 0.3}
 
 
 def test_polyak_moves_a_share_of_the_way():
-    target, online = jnp.array([1.0, -2.0]), jnp.array([3.0, 2.0])
-    moved = adam.polyak(target, online, 0.25)
-    np.testing.assert_allclose(moved, [1.5, -1.0])
-    assert np.array_equal(adam.polyak(target, online, 0.0), target)
-    # After n moves to a resting place, (1 - rate)^n of the way is left.
-    for _ in range(9):
-        moved = adam.polyak(moved, online, 0.25)
-    left = np.asarray(online - moved)
-    np.testing.assert_allclose(left, np.array([2, 4]) * 0.75**10, rtol=1e-5)
+    target, online = draw(0), draw(1)
+    rate = jnp.float32(0.25)
+    moved = Bundle.of(single(target))
+    for _ in range(10):
+        moved = adam.polyak(moved, Bundle.of(single(online)), rate)
+    for name, found in moved.tree().items():
+        # After n moves to a resting place, (1 - rate)^n of the way is left.
+        left = 0.75**10 * (online[name] - target[name])
+        np.testing.assert_allclose(online[name] - found, left, rtol=1e-3, atol=1e-5)

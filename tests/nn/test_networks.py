@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from manyhands.nn.networks import Dense, Head, Trunk, normalize, take_rows
+from manyhands.nn.networks import Dense, Head, Trunk, layer_norm, normalize, take_rows
 
 INPUTS, HIDDEN, EMBEDDING, OUT = 3, 16, 4, 5
 
@@ -36,13 +36,20 @@ def dense64(layer: Dense, x) -> np.ndarray:
 def trunk64(trunk: Trunk, x) -> np.ndarray:
     h = np.maximum(dense64(trunk.first, x), 0)
     h = np.maximum(dense64(trunk.second, h), 0)
+    return layer_norm64(h, trunk.scale, trunk.bias)
+
+
+def layer_norm64(h, scale, bias) -> np.ndarray:
+    h = double(h)
     normal = (h - h.mean(-1, keepdims=True)) / np.sqrt(h.var(-1, keepdims=True) + 1e-3)
-    return normal * double(trunk.scale) + double(trunk.bias)
+    return normal * double(scale) + double(bias)
 
 
 def head64(head: Head, features, embedding) -> np.ndarray:
     joint = np.concatenate([double(features), double(embedding)], axis=-1)
-    return dense64(head.last, np.maximum(dense64(head.first, joint), 0))
+    kernel = np.concatenate([double(head.first.w), double(head.embed)])
+    h = np.maximum(joint @ kernel + double(head.first.b), 0)
+    return dense64(head.last, h)
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +86,39 @@ def test_layer_norm_of_a_trunk_where_its_epsilon_matters(trunk):
     small = Trunk(trunk.first, second, trunk.scale, trunk.bias)
     x = rows(7, INPUTS)
     np.testing.assert_allclose(small(x), trunk64(small, x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("lead", [(), (4,), (2, 3)])
+@pytest.mark.parametrize("size", [1.0, 0.03])  # the second: where epsilon matters
+def test_gradient_of_layer_norm_by_finite_differences(lead, size):
+    parts = [size * rows(*lead, 6), rows(6, seed=2), rows(6, seed=3)]
+    weights = rows(*lead, 6, seed=4)
+    gradients = jax.grad(lambda parts: jnp.sum(weights * jnp.tanh(layer_norm(*parts))))(
+        parts
+    )
+    for place, gradient in enumerate(gradients):
+        for index in np.ndindex(gradient.shape):
+            values = []
+            for step in (1e-5, -1e-5):
+                moved = [double(part).copy() for part in parts]
+                moved[place][index] += step
+                values.append(np.sum(double(weights) * np.tanh(layer_norm64(*moved))))
+            slope = (values[0] - values[1]) / 2e-5
+            assert float(gradient[index]) == pytest.approx(slope, rel=1e-3, abs=1e-4)
+
+
+def test_gradient_of_layer_norm_under_vmap():
+    """As for the members of an ensemble: each has a scale of its own."""
+    h, scale, bias = rows(3, 5, 6), rows(3, 6, seed=2), rows(3, 6, seed=3)
+
+    def loss(h, scale, bias):
+        return jnp.sum(jnp.tanh(layer_norm(h, scale, bias)))
+
+    gradient = jax.grad(loss, argnums=(0, 1, 2))
+    together = jax.vmap(gradient)(h, scale, bias)
+    for i in range(3):
+        for all_, one in zip(together, gradient(h[i], scale[i], bias[i])):
+            np.testing.assert_allclose(all_[i], one, rtol=1e-4, atol=1e-5)
 
 
 def test_head_is_a_network_of_features_and_embedding_side_by_side(head):

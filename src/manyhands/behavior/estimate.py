@@ -86,7 +86,7 @@ class Behavior:
         """
         sums = _by_trajectory(data, self.code_log_probs(data))
         mean = sums / data.lengths[:, None]
-        best = sums.argmax(axis=1)
+        best = np.where(self.prior > 0, sums, -np.inf).argmax(axis=1)
         usual, deviation = self.usual[best].T
         scatter = np.sqrt(np.maximum(1, self.usual_length / data.lengths))
         return mean[np.arange(len(data)), best] < usual - FAR * deviation * scatter
@@ -102,7 +102,7 @@ class Behavior:
             data.offsets[:-1], data.lengths
         )
         early = (position < np.repeat(data.lengths // 2, data.lengths))[:, None]
-        first = _by_trajectory(data, np.where(early, by_code, 0)) + np.log(self.prior)
+        first = _by_trajectory(data, np.where(early, by_code, 0)) + _log(self.prior)
         second = _by_trajectory(data, np.where(early, 0, by_code))
         codes = first.argmax(axis=1)
         steps = data.lengths - data.lengths // 2
@@ -192,13 +192,11 @@ class Behavior:
     def _responsibilities(
         self, data: Trajectories, by_code: np.ndarray, prior: str
     ) -> np.ndarray:
-        logits = _by_trajectory(data, by_code)
-        if prior == "learned":
-            with np.errstate(divide="ignore"):  # no trajectory, no chance
-                logits = logits + np.log(self.prior)
-        elif prior != "uniform":
+        if prior not in ("learned", "uniform"):
             raise UserError(f"prior: expected learned or uniform, got {prior}")
-        return softmax(logits)
+        # Either way a code that no trajectory has is no behavior.
+        shares = self.prior if prior == "learned" else self.prior > 0
+        return softmax(_by_trajectory(data, by_code) + _log(shares))
 
     def _known_codes(self, name: str, codes: Any, many: int) -> np.ndarray:
         """[many] the codes asked for; an index that is off would find another one."""
@@ -232,6 +230,11 @@ class Behavior:
 def softmax(logits: np.ndarray) -> np.ndarray:
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
     return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _log(shares: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):  # no trajectory, no chance
+        return np.log(shares)
 
 
 def _by_trajectory(data: Trajectories, by_code: np.ndarray) -> np.ndarray:
