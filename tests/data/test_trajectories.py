@@ -227,7 +227,7 @@ lengths = st.lists(st.integers(1, 9), min_size=1, max_size=8)
 @given(lengths, st.floats(0.05, 0.95), st.integers(0, 5))
 def test_split_within_gives_a_share_of_every_trajectory(lengths, share, seed):
     data = plain(lengths)
-    give = [min(round(share * n), n - 1) for n in lengths]
+    give = [min(max(1, round(share * n)), n - 1) for n in lengths]
     if not any(give):
         with pytest.raises(UserError, match="split_within"):
             data.split_within(share, seed)

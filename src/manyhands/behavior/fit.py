@@ -1,7 +1,7 @@
 """`fit`: from a data set to its behaviors."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, overload
 
@@ -19,7 +19,7 @@ from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
 from manyhands.runs import Run, environment
 
-COMPARISON_SHARE = 0.25  # of the steps, for the single Gaussian to compare with
+LEAST_SCATTER = 0.1  # nats a step: a code with one trajectory has no deviation
 
 
 def _silent(done: int, shown: dict[str, float]) -> None:
@@ -86,7 +86,7 @@ def fit(
     if steps is not None:
         changes["steps"] = steps
     options = resolve(preset, changes)
-    ks, seeds = _replicas(k, seed, len(data))
+    ks, seeds = _replicas(k if method == "vq" else 1, seed, len(data))
     run = Run(out) if out is not None else None
     problem = prepare(data, options.holdout, options.standardise, seed=0)
     if run:
@@ -121,6 +121,11 @@ def _replicas(k: Any, seed: Any, trajectories: int) -> tuple[list, list[int]]:
     """Every k with every seed."""
     ks = [k] if isinstance(k, int | str) else list(k)
     seeds = [seed] if isinstance(seed, int) else list(seed)
+    for number in seeds:
+        if not 0 <= number < 2**31:
+            raise UserError(f"seed: expected a number from 0 to 2^31 - 1, got {number}")
+    if not ks or not seeds:
+        raise UserError("k, seed: expected at least one of each, got none")
     for value in ks:
         if value != "auto" and not (
             isinstance(value, int) and 1 <= value <= trajectories
@@ -147,8 +152,7 @@ def _check_same(run: Run, config: dict[str, Any]) -> None:
 
 
 def _single_gaussian(problem: Problem, options: Options, seed: int) -> float:
-    steps = max(1, round(COMPARISON_SHARE * options.steps))
-    options = replace(options, steps=steps)
+    """Trained as long, so that the comparison is fair."""
     fitting = Fitting(problem, "gaussian", options, [1], [seed], None, _silent, np.inf)
     model = fitting.train()[0].model
     return float(_log_probs("gaussian", model, problem, problem.test).mean())
@@ -172,7 +176,7 @@ def _finish(
     model, data = result.model, problem.data
     train, test = problem.train, problem.test
     if method == "vq":
-        model, codes = _number_codes(problem, options, model, result.active)
+        model, codes = _number_codes(problem, options, model, result.active, k)
     else:
         codes = np.zeros(len(data), np.int64)
     by_row = _log_probs(method, model, problem, test)
@@ -187,7 +191,7 @@ def _finish(
     mean = by_code[np.arange(len(codes)), codes] / counts
     usual = np.array(
         [
-            (mean[codes == c].mean(), mean[codes == c].std())
+            (mean[codes == c].mean(), max(LEAST_SCATTER, mean[codes == c].std()))
             if (codes == c).any()
             else (-np.inf, 0)
             for c in range(many)
@@ -214,13 +218,23 @@ def _finish(
 
 
 def _number_codes(
-    problem: Problem, options: Options, policy: vq.Policy, active: np.ndarray
+    problem: Problem,
+    options: Options,
+    policy: vq.Policy,
+    active: np.ndarray,
+    k: int | str,
 ) -> tuple[vq.Policy, np.ndarray]:
     """Codes in use, the largest first; trajectories by likelihood, or as printed."""
     if options.init == "random":
-        return policy, printed_codes(policy, active)
+        # Codes beyond this replica's k are padding.
+        policy = eqx.tree_at(lambda p: p.E, policy, policy.E[: active.sum()])
+        return policy, printed_codes(policy, active[active])
     sums = problem.train.sums(_log_probs("vq", policy, problem, problem.train))
     codes = quantise.by_likelihood(sums, active)
+    if options.merge and isinstance(k, int) and len(set(codes.tolist())) > k:
+        # Too few steps for a merge on the way.
+        held = problem.test.sums(_log_probs("vq", policy, problem, problem.test))
+        codes, active, _ = quantise.merge(active, sums, held, problem.test.counts, k)
     policy = quantise.move_to_codes(policy, codes, active)
     sizes = np.bincount(codes, minlength=len(active))
     order = np.argsort(-sizes, kind="stable")[: (sizes > 0).sum()]

@@ -58,7 +58,7 @@ class Result:
     model: Pytree
     active: np.ndarray
     path: list[Step]  # of merges, the first time codes were compared
-    metrics: list[dict[str, float]]
+    metrics: list[dict[str, Any]]
     seconds: float
     compile_seconds: float
 
@@ -96,7 +96,7 @@ class Fitting:
         self.stages = plan(method, options)
         self.events = events(method, options, self.stages)
         self.paths: list[list[Step]] = [[] for _ in ks]
-        self.history: list[dict[str, float]] = []
+        self.history: list[dict[str, Any]] = []
         self.step = 0
         self.snapshot = self._start(max(starts))
 
@@ -189,13 +189,11 @@ class Fitting:
         return min(stage.end, (self.step // every + 1) * every) - self.step
 
     def _between(self, stage: Stage, metrics: dict[str, jax.Array]) -> None:
-        event = self.events.get(self.step)
-        if event is None or event != "quantise":
-            self._keep_best(stage)
-        if event:
+        scores = self._heldout(stage)
+        self._keep_best(scores)
+        if event := self.events.get(self.step):
             for r in range(len(self.seeds)):
                 self._on_replica(r, event)
-        scores = self._heldout(stage)
         rows = [
             {
                 "step": self.step,
@@ -260,9 +258,8 @@ class Fitting:
             )
         )
 
-    def _keep_best(self, stage: Stage) -> None:
+    def _keep_best(self, score: np.ndarray) -> None:
         """Where data is small, more steps fit it worse: remember the best ones."""
-        score = self._heldout(stage)
         better = score > np.asarray(self.snapshot.best_score)
         model = METHODS[self.method].model(self.snapshot.state)
 

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Two codes are one if telling them apart gains less than this (nats per transition).
-SAME = 0.05
+# A code is another one's if giving it up loses less than this (nats per transition of
+# its own trajectories, so that a small source counts as much as a large one).
+SAME = 0.1
 
 
 class Step(NamedTuple):
@@ -20,7 +21,7 @@ class Step(NamedTuple):
 
     keep: int  # the code that stands for both from here on
     drop: int
-    cost: float  # held-out nats lost per transition of the trajectories concerned
+    cost: float  # held-out nats lost per transition of the dropped code
     error: float  # its standard error
     codes: int  # how many are left
     heldout: float  # held-out log-probability per transition, of all, after it
@@ -57,9 +58,8 @@ def path(codes: np.ndarray, held: np.ndarray, counts: np.ndarray) -> list[Step]:
 
 
 def _merge(codes, held, counts, keep: int, drop: int) -> tuple[int, int, float, float]:
-    both = (codes == keep) | (codes == drop)
-    own = held[np.flatnonzero(both), codes[both]]
-    loss, rows = own - held[both, keep], max(1, counts[both].sum())
+    mine = codes == drop
+    loss, rows = held[mine, drop] - held[mine, keep], max(1, counts[mine].sum())
     error = loss.std() * np.sqrt(len(loss)) / rows
     return keep, drop, float(loss.sum() / rows), float(error)
 

@@ -17,7 +17,7 @@ def _option(default: Any, help: str) -> Any:
 class Options:
     """What can be chosen, with what it means. The defaults recover sources."""
 
-    steps: int = _option(20_000, "Updates in all.")
+    steps: int = _option(12_000, "Updates in all.")
     init: Literal["cluster", "random"] = _option(
         "cluster",
         "Where codes start: embed trajectories first and cluster them, or as printed.",

@@ -26,7 +26,9 @@ class Scaling(NamedTuple):
 
     @staticmethod
     def of(observations: np.ndarray) -> "Scaling":
-        center, spread = observations.mean(axis=0), observations.std(axis=0)
+        # In float64: float32 sums of a million rows are off in the second digit.
+        center = observations.mean(axis=0, dtype=np.float64).astype(np.float32)
+        spread = observations.std(axis=0, dtype=np.float64)
         # A column that hardly varies says nothing; dividing by its noise would shout.
         quiet = spread < 1e-5 * np.maximum(1, np.abs(center))
         return Scaling(center, np.where(quiet, 1, spread).astype(np.float32))

@@ -110,6 +110,8 @@ def update(
     gradient, metrics = jax.grad(loss, has_aux=True)(
         state.model.tree(), batch, noise, fitted.box
     )
+    # Decaying kernels would make the decoder forget its latent on small data.
+    config = config._replace(weight_decay=jnp.zeros(()))
     return step(state, gradient, config), metrics
 
 
@@ -122,7 +124,8 @@ def log_probs(
     """log 1/L sum_l p(a|s, z_l) p(z_l) / q(z_l|s, a), z_l ~ q; draws are fixed."""
     actions = inside(actions, box)
     mean, log_std = model.encode(observations, actions)
-    noise = jax.random.normal(jax.random.key(0), (SAMPLES, *mean.shape))
+    # The same draws for every row: its value does not depend on its place.
+    noise = jax.random.normal(jax.random.key(0), (SAMPLES, 1, mean.shape[-1]))
     latents = mean + jnp.exp(log_std) * noise  # [draw, row, latent]
     many = jnp.broadcast_to(observations, (SAMPLES, *observations.shape))
     fit = model.decode(many, latents, box).log_prob(actions)

@@ -28,7 +28,7 @@ from manyhands.nn.networks import Head, Trunk, normalize, take_rows
 from manyhands.types import Batch, Box, Key, Metrics
 
 EMBEDDING = 8
-ACTION_MARGIN = 1e-3  # actions keep this distance from the bounds
+ACTION_MARGIN = 1e-3  # actions keep this distance from the bounds, in half-widths
 LOG_STD_BOUND = 10.0
 MEMBERS = 2  # critics
 
@@ -177,7 +177,8 @@ def inside(
     actions: Float[Array, "*lead action"], box: Box
 ) -> Float[Array, "*lead action"]:
     """Off the bounds, where a tanh-Gaussian's density is 0 or infinite."""
-    return jnp.clip(actions, box.low + ACTION_MARGIN, box.high - ACTION_MARGIN)
+    margin = ACTION_MARGIN * box.scale
+    return jnp.clip(actions, box.low + margin, box.high - margin)
 
 
 def assign(

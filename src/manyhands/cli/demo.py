@@ -38,7 +38,8 @@ class Demo:
             "and find out:\n"
         )
         run = Run(self.out / "fit")
-        shutil.rmtree(run.path, ignore_errors=True)  # of an earlier demo
+        if (run.path / "config.json").exists():  # of an earlier demo
+            shutil.rmtree(run.path)
         with training_progress("fitting fork-3", STEPS) as show:
             fit(
                 data,

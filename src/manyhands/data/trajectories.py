@@ -308,17 +308,18 @@ class Trajectories:
     ) -> tuple["Trajectories", "Trajectories"]:
         """Hold out a share of each trajectory's steps: (kept, held out).
 
-        Steps are drawn at random. Every trajectory keeps at least one step; one too
-        short to give any (rounded) is absent from the second part: match them by `ids`.
+        Steps are drawn at random. Every trajectory keeps at least one step and gives
+        at least one; those of a single step are absent from the second part: match
+        trajectories by `ids`.
         Transitions stay whole, returns and lengths are those of the parts.
         """
         _check_share(share)
-        give = np.round(share * self.lengths).astype(np.int64)
+        give = np.maximum(1, np.round(share * self.lengths).astype(np.int64))
         give = np.minimum(give, self.lengths - 1)
         if not give.any():
             raise UserError(
-                f"split_within: expected a trajectory with at least "
-                f"{max(2, int(np.ceil(0.5 / share)))} steps, got {self.lengths.max()}"
+                "split_within: expected a trajectory with at least 2 steps, got "
+                f"{self.lengths.max()}"
             )
         held = self.shuffled_steps(seed) < np.repeat(give, self.lengths)
         return self._keep_rows(~held), self._keep_rows(held)
