@@ -168,10 +168,10 @@ def test_trajectories_of_a_view_are_counted_anew():
     view = numbered()[[5, 0, 2]]
     found = prepare(view, holdout=0.1, standardise=True, seed=0)
     assert found.data.ids.tolist() == [0, 1, 2]
-    assert found.test.counts.tolist() == [20, 0, 10]  # of 3 steps, none
-    assert found.train.counts.tolist() == [64, 3, 64]
+    assert found.test.counts.tolist() == [20, 1, 10]  # of 3 steps, one
+    assert found.train.counts.tolist() == [64, 2, 64]
 
 
 def test_data_too_short_to_hold_anything_out():
-    with pytest.raises(UserError, match="expected a trajectory with at least 5 steps"):
-        prepare(numbered([3, 4]), holdout=0.1, standardise=True, seed=0)
+    with pytest.raises(UserError, match="expected a trajectory with at least 2 steps"):
+        prepare(numbered([1, 1]), holdout=0.1, standardise=True, seed=0)

@@ -120,12 +120,14 @@ def log_probs(
     box: Box,
     observations: Float[Array, "row state"],
     actions: Float[Array, "row action"],
+    key: Key | None = None,
 ) -> Float[Array, "row code"]:
     """log 1/L sum_l p(a|s, z_l) p(z_l) / q(z_l|s, a), z_l ~ q; draws are fixed."""
     actions = inside(actions, box)
     mean, log_std = model.encode(observations, actions)
     # The same draws for every row: its value does not depend on its place.
-    noise = jax.random.normal(jax.random.key(0), (SAMPLES, 1, mean.shape[-1]))
+    key = jax.random.key(0) if key is None else key
+    noise = jax.random.normal(key, (SAMPLES, 1, mean.shape[-1]))
     latents = mean + jnp.exp(log_std) * noise  # [draw, row, latent]
     many = jnp.broadcast_to(observations, (SAMPLES, *observations.shape))
     fit = model.decode(many, latents, box).log_prob(actions)

@@ -41,7 +41,7 @@ class Demonstrator(NamedTuple):
 # Fast and tight, slow and wide, late and shaky: the first is the best of them.
 DEMONSTRATORS = {
     "left-fast": Demonstrator(-1.0, 0.55, 1.0, 0.92, 0.12),
-    "right-steady": Demonstrator(+1.0, 0.70, 1.0, 0.85, 0.12),
+    "right-steady": Demonstrator(+1.0, 0.66, 1.0, 0.85, 0.12),
     "left-late": Demonstrator(-1.0, 0.56, 2.0, 0.75, 0.25),
     "right-wide": Demonstrator(+1.0, 0.90, 1.0, 0.85, 0.20),
     "left-wide": Demonstrator(-1.0, 0.85, 1.0, 0.90, 0.20),
