@@ -1,11 +1,14 @@
 """Files that are either whole or absent."""
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+_PARTIAL = re.compile(r"\..+-.+\.partial(\..*)?")  # the names that `atomic_file` makes
 
 
 @contextmanager
@@ -14,7 +17,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     # The suffix stays: numpy and others choose the format by it.
     handle, name = tempfile.mkstemp(
-        dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix
+        dir=path.parent, prefix=f".{path.stem}-", suffix=f".partial{path.suffix}"
     )
     os.close(handle)
     temporary = Path(name)
@@ -42,6 +45,17 @@ def atomic_directory(path: Path) -> Iterator[Path]:
         fresh.rename(path)
     finally:
         shutil.rmtree(workshop)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what writers killed in the middle of `atomic_file` left in a folder.
+
+    For a folder that one process at a time writes to.
+    """
+    if folder.is_dir():
+        for path in folder.iterdir():
+            if _PARTIAL.fullmatch(path.name) and path.is_file():
+                path.unlink(missing_ok=True)
 
 
 def _umask() -> int:

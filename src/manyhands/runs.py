@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from manyhands.errors import UserError
-from manyhands.files import atomic_file
+from manyhands.files import atomic_file, sweep
 from manyhands.types import Pytree
 from manyhands.version import __version__
 
@@ -46,6 +46,18 @@ def environment() -> dict[str, Any]:
 class Run:
     def __init__(self, path: str | Path):
         self.path = Path(path)
+
+    def check(self) -> None:
+        """Before anything is computed: can this be a run directory?"""
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError(
+                f"{self.path}: expected a directory to write to, got a file"
+            )
+
+    def sweep(self) -> None:
+        """Remove what a writer that was killed left half-written."""
+        for folder in [self.path, *(p for p in self.path.rglob("*") if p.is_dir())]:
+            sweep(folder)
 
     # JSON
 

@@ -13,8 +13,15 @@ import pytest
 
 # A small fit with everything in it: critics, stages, assigning and merging.
 PROGRAM = """
-import sys, manyhands as mh
+import os, signal, sys
+import manyhands as mh
 data = mh.make("fork-2", 2000)
+if len(sys.argv) > 2:
+    # Die in the middle of the n-th write: the file is there, under a temporary name.
+    writes = iter(range(1, int(sys.argv[2])))
+    sync = os.fsync
+    os.fsync = lambda file: (
+        sync(file) if next(writes, None) else os.kill(os.getpid(), signal.SIGKILL))
 print("go", flush=True)
 mh.fit(data, k=2, steps=800, seed=[0, 1], out=sys.argv[1], values=True, policy_width=16,
        critic_width=16, batch_size=32, checkpoint_seconds=0.0)
@@ -31,9 +38,9 @@ def compiled_once(tmp_path_factory):
         yield
 
 
-def start(out: Path) -> subprocess.Popen:
+def start(out: Path, *more: str) -> subprocess.Popen:
     program = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(out)],
+        [sys.executable, "-c", PROGRAM, str(out), *more],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -96,6 +103,22 @@ def test_killed_at_random_moments_it_resumes_to_the_same_bits(
     assert_same(straight, out)
     assert any(killed_after), "every kill came before the first chunk"
     assert not (out / "checkpoints").exists()
+
+
+def test_killed_in_the_middle_of_writes_it_resumes_and_leaves_nothing_behind(
+    straight, tmp_path
+):
+    out = tmp_path / "run"
+    # The configuration, the log made anew, then checkpoints.
+    for write in (1, 3, 4):
+        program = start(out, str(write))
+        program.communicate(timeout=300)
+        assert program.returncode == -signal.SIGKILL
+        assert [p for p in out.rglob("*") if ".partial" in p.name]
+    finish(start(out))
+    assert_same(straight, out)
+    names = {str(p.relative_to(out)) for p in out.rglob("*")}
+    assert names == {str(p.relative_to(straight)) for p in straight.rglob("*")}
 
 
 def test_ctrl_c_saves_and_exits_130(straight, tmp_path):

@@ -199,6 +199,8 @@ ERRORS = {
     "--out new --preset best": "preset: expected one of default, paper, got best",
     "--out new --method magic": "method: expected one of vq, gaussian, vae, got magic",
     "--out new --holdout 1.5": "holdout: expected between 0 and 1, got 1.5",
+    "--out new --policy-rate -1": "policy_rate: expected above 0, got -1.0",
+    "--out begun/config.json": "begun/config.json: expected a directory to write to",
     "--out new --steps 0": "steps: expected at least 1, got 0",
     "--out finished --k 2": "finished: holds a finished run; choose another directory",
     "--out begun --k 3": "begun: holds another run: k is [2], not [3]; choose another",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from numbers import Integral
 from pathlib import Path
 from typing import Any, overload
 
@@ -88,6 +89,8 @@ def fit(
     options = resolve(preset, changes)
     ks, seeds = _replicas(k if method == "vq" else 1, seed, len(data))
     run = Run(out) if out is not None else None
+    if run:
+        run.check()
     problem = prepare(data, options.holdout, options.standardise, seed=0)
     if run:
         config = {
@@ -100,6 +103,7 @@ def fit(
             "environment": environment(),
         }
         _check_same(run, config)
+        run.sweep()
         run.write_json("config.json", config)
     results = Fitting(
         problem, method, options, ks, seeds, run, progress, checkpoint_seconds
@@ -113,16 +117,17 @@ def fit(
     ]
     if run:
         write(run, data, fitted)
-    several = not (isinstance(k, int | str) and isinstance(seed, int))
+    several = not (_single(k) and _single(seed))
     return fitted if several else fitted[0]
 
 
 def _replicas(k: Any, seed: Any, trajectories: int) -> tuple[list, list[int]]:
     """Every k with every seed."""
-    ks = [k] if isinstance(k, int | str) else list(k)
-    seeds = [seed] if isinstance(seed, int) else list(seed)
+    # NumPy's integers are as good as Python's.
+    ks = [_plain(v) for v in ([k] if _single(k) else k)]
+    seeds = [_plain(v) for v in ([seed] if _single(seed) else seed)]
     for number in seeds:
-        if not 0 <= number < 2**31:
+        if not (isinstance(number, int) and 0 <= number < 2**31):
             raise UserError(f"seed: expected a number from 0 to 2^31 - 1, got {number}")
     if not ks or not seeds:
         raise UserError("k, seed: expected at least one of each, got none")
@@ -136,6 +141,14 @@ def _replicas(k: Any, seed: Any, trajectories: int) -> tuple[list, list[int]]:
             )
     pairs = [(value, number) for value in ks for number in seeds]
     return [value for value, _ in pairs], [number for _, number in pairs]
+
+
+def _single(value: Any) -> bool:
+    return isinstance(value, Integral | str)
+
+
+def _plain(value: Any) -> Any:
+    return int(value) if isinstance(value, Integral) else value
 
 
 def _check_same(run: Run, config: dict[str, Any]) -> None:

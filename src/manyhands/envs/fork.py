@@ -22,7 +22,7 @@ ACTION_SIZE = 2
 HORIZON = 30
 
 START = (0.0, -0.9)
-START_SPREAD = 0.35  # of x, uniform to both sides
+START_SPREAD = 0.4  # of x, uniform to both sides
 GOAL = (0.0, 0.85)
 GOAL_SPREAD = 0.2  # of x, uniform to both sides
 GOAL_RADIUS = 0.15

@@ -47,7 +47,7 @@ DEMONSTRATORS = {
     "left-wide": Demonstrator(-1.0, 0.85, 1.0, 0.90, 0.20),
 }
 NEAR = 0.2
-PULL = 3.0  # how firmly a demonstrator steers back to its arc
+PULL = 2.0  # how firmly a demonstrator steers back to its arc
 
 
 def distribution(who: Demonstrator, observation: Float[Array, "4"]) -> TanhNormal:

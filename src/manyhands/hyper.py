@@ -1,0 +1,107 @@
+"""Hyper-parameters: declared once, with default, help and range; checked when given."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields, make_dataclass, replace
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+import tyro
+
+from manyhands.errors import UserError
+
+Options = TypeVar("Options")
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `least` to `most`, the ends included or not."""
+
+    least: float = -math.inf
+    most: float = math.inf
+    ends: bool = True
+
+    def __contains__(self, value: float) -> bool:
+        if self.ends:
+            return self.least <= value <= self.most
+        return self.least < value < self.most
+
+    def __str__(self) -> str:
+        if self.most == math.inf:
+            return f"at least {self.least:g}" if self.ends else f"above {self.least:g}"
+        words = "from {:g} to {:g}" if self.ends else "between {:g} and {:g}"
+        return words.format(self.least, self.most)
+
+
+COUNT = Range(1)
+POSITIVE = Range(0, ends=False)
+NOT_NEGATIVE = Range(0)
+SHARE = Range(0, 1)
+PART = Range(0, 1, ends=False)
+
+
+def option(default: Any, help: str, range: Range | None = None) -> Any:
+    """A field of a dataclass of hyper-parameters."""
+    return field(default=default, metadata={"help": help, "range": range})
+
+
+def resolve(
+    presets: Mapping[str, Options], preset: str, changes: Mapping[str, Any]
+) -> Options:
+    """A preset with changes, every one of them known and in its range."""
+    if preset not in presets:
+        raise UserError(f"preset: expected one of {', '.join(presets)}, got {preset}")
+    chosen = presets[preset]
+    known = {option.name: option for option in fields(chosen)}  # pyright: ignore
+    for name, value in changes.items():
+        if name not in known:
+            raise UserError(f"{name}: expected one of the options {', '.join(known)}")
+        _check(known[name], value)
+    return replace(chosen, **changes)  # pyright: ignore
+
+
+def _check(option: Field, value: Any) -> None:
+    kind, limits = option.type, option.metadata["range"]
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            words = ", ".join(map(str, get_args(kind)))
+            raise UserError(f"{option.name}: expected one of {words}, got {value}")
+        return
+    if kind is bool:
+        if not isinstance(value, bool):
+            raise UserError(f"{option.name}: expected true or false, got {value}")
+        return
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    whole = kind is not int or (math.isfinite(number) and number == int(number))
+    if not whole or number not in (limits or Range()):  # NaN is in no range
+        noun = "a whole number " if kind is int and not whole else ""
+        raise UserError(f"{option.name}: expected {noun}{limits}, got {value}")
+
+
+def overrides(presets: Mapping[str, Any]) -> type:
+    """Every option as "not given" (None), with the presets' values: for `tyro`."""
+    default, *others = presets
+
+    def words(name: str) -> str:
+        rest = [f"; {preset}: {getattr(presets[preset], name)}" for preset in others]
+        return f"({getattr(presets[default], name)}{''.join(rest)})"
+
+    return make_dataclass(
+        "Overrides",
+        [
+            (
+                option.name,
+                Annotated[
+                    option.type | None,  # pyright: ignore
+                    tyro.conf.arg(
+                        help=f"{option.metadata['help']} {words(option.name)}"
+                    ),
+                ],
+                None,
+            )
+            for option in fields(presets[default])
+        ],
+        frozen=True,
+    )
