@@ -152,3 +152,27 @@ def test_merge_takes_codes_by_likelihood_and_drops_the_false_one():
     assert not active[3]
     one = codes[0]
     assert codes.tolist() == [one] * 10 + [1] * 10 + [one] * 20
+
+
+def test_a_code_that_nobody_uses_starts_again_at_what_is_explained_worst():
+    p = policy([[1, 0], [1, 1], [0, 1], [-1, 0]], codes=4, E=[[1, 0], [0, 1]] * 2)
+    active = np.array([True, True, True, False])
+    codes = np.array([0, 0, 1, 1])
+    log_probs = np.full((4, 4), -9.0)
+    log_probs[[0, 1, 2, 3], codes] = [2.0, 1.0, 2.0, -5.0]
+    revived, found = quantise.revive(p, codes, log_probs, active)
+    assert found.tolist() == [0, 0, 1, 2]  # the fourth code is not there to be used
+    assert codes.tolist() == [0, 0, 1, 1]
+    np.testing.assert_array_equal(revived.E[2], p.W[3])
+    np.testing.assert_array_equal(
+        revived.E[jnp.array([0, 1, 3])], p.E[jnp.array([0, 1, 3])]
+    )
+    moved = quantise.move_to_codes(revived, found, active)
+    assert says(moved, active).tolist() == found.tolist()
+
+
+def test_reviving_never_empties_another_code():
+    p = policy([[1, 0], [0, 1], [1, 1]], codes=5)
+    log_probs = np.array([[-9.0, 0, 0, 0, 0]] + [[0.0] * 5] * 2)
+    _, found = quantise.revive(p, np.array([0, 1, 1]), log_probs, np.ones(5, bool))
+    assert sorted(found.tolist()) == [0, 1, 2]

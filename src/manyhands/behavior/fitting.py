@@ -6,10 +6,8 @@ All of it is decided by the step and the seed, so an interrupted run goes on to 
 bits.
 """
 
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,14 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from manyhands import fleet
-from manyhands.behavior import gaussian, quantise, vae, vq
+from manyhands.behavior import quantise, vq
 from manyhands.behavior.estimate import compiled, evaluate
 from manyhands.behavior.merging import Step
 from manyhands.behavior.methods import METHODS
 from manyhands.behavior.options import Options
 from manyhands.behavior.problem import Problem, Table
+from manyhands.behavior.schedule import Stage, events, interval, plan
 from manyhands.behavior.scores import recovery
-from manyhands.fleet import Replicas, Update
+from manyhands.fleet import Replicas
+from manyhands.interrupts import stop_politely
 from manyhands.nn.bundle import Bundle
 from manyhands.runs import Run
 from manyhands.types import Box, Pytree
@@ -34,12 +34,6 @@ MOST_CODES = 64  # that "auto" starts from
 NEVER = 1e30
 
 Progress = Callable[[int, dict[str, float]], None]  # steps done, what to show
-
-
-class Stage(NamedTuple):
-    update: Update
-    first: int
-    end: int
 
 
 class Snapshot(NamedTuple):
@@ -237,6 +231,13 @@ class Fitting:
                 self.paths[r] = self.paths[r] or path
             else:
                 codes = quantise.by_likelihood(train, active)
+                if not self.options.merge:  # as many as were asked for
+                    policy, codes = quantise.revive(
+                        policy,
+                        codes,
+                        train / self.problem.train.counts[:, None],
+                        active,
+                    )
             policy = quantise.move_to_codes(policy, codes, active)
             state = state._replace(policy=Bundle.of(policy))
         self.snapshot = snapshot._replace(
@@ -330,37 +331,6 @@ class Fitting:
         return Result(model, active, self.paths[r], history, seconds, compiling)
 
 
-def interval(options: Options) -> int:
-    """Steps between log lines; stages and events keep to multiples of it."""
-    return max(1, min(1000, options.steps // 40))
-
-
-def plan(method: str, options: Options) -> list[Stage]:
-    if method != "vq":
-        update = {"gaussian": gaussian.update, "vae": vae.update}[method]
-        return [Stage(update, 0, options.steps)]
-    if options.init == "random":
-        return [Stage(vq.update, 0, options.steps)]
-    every = interval(options)
-    embed = max(1, round(options.embed_share * options.steps / every)) * every
-    return [Stage(vq.embed, 0, embed), Stage(vq.update, embed, options.steps)]
-
-
-def events(method: str, options: Options, stages: list[Stage]) -> dict[int, str]:
-    """What is due after which step."""
-    if method != "vq" or options.init == "random":
-        return {}
-    first, end = stages[-1].first, stages[-1].end
-    due = {first: "quantise"}
-    for tenth in range(1, 10):
-        merges = options.merge and tenth in (4, 7)
-        every = interval(options)
-        step = first + round((end - first) * tenth / 10 / every) * every
-        if first < step < end:
-            due[step] = "merge" if merges else "assign"
-    return due
-
-
 def trajectory_embeddings(
     policy: vq.Policy, active: np.ndarray, by_code: bool
 ) -> np.ndarray:
@@ -383,25 +353,3 @@ def embedded_log_prob(policy: vq.Policy, box: Box, observations, actions, embedd
 
 def _put(tree: Pytree, r: int, leaf: Pytree) -> Pytree:
     return jax.tree.map(lambda all_, one: all_.at[r].set(one), tree, leaf)
-
-
-@contextmanager
-def stop_politely() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C waits for the end of the chunk; a second one does not."""
-    asked = False
-
-    def ask(signum: int, frame: Any) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-
-    try:
-        before = signal.signal(signal.SIGINT, ask)
-    except ValueError:  # not in the main thread: Ctrl-C is not ours to handle
-        yield lambda: False
-        return
-    try:
-        yield lambda: asked
-    finally:
-        signal.signal(signal.SIGINT, before)

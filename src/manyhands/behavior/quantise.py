@@ -47,6 +47,26 @@ def by_likelihood(log_probs: np.ndarray, active: np.ndarray) -> np.ndarray:
     return np.argmax(np.where(active, log_probs, -np.inf), axis=1)
 
 
+def revive(
+    policy: vq.Policy, codes: np.ndarray, log_probs: np.ndarray, active: np.ndarray
+) -> tuple[vq.Policy, np.ndarray]:
+    """A code without trajectories starts again at the one that is explained worst.
+
+    Args:
+        log_probs: [M, K] of trajectories under codes, per step.
+    """
+    codes, E = codes.copy(), np.array(policy.E)
+    own = log_probs[np.arange(len(codes)), codes]
+    for code in np.flatnonzero(active & ~np.isin(np.arange(len(active)), codes)):
+        shared = np.bincount(codes, minlength=len(active))[codes] > 1
+        if not shared.any():  # a code for every trajectory
+            break
+        worst = np.argmin(np.where(shared, own, np.inf))
+        codes[worst] = code
+        E[code] = policy.W[worst]
+    return eqx.tree_at(lambda p: p.E, policy, jnp.asarray(E)), codes
+
+
 def merge(
     active: np.ndarray,
     train: np.ndarray,
