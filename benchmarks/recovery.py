@@ -1,7 +1,7 @@
 """How well are sources found, and how well are held-out actions predicted?
 
 Fits every data set with the default options, with K true and with K auto.
-Prints a table and writes results/recovery.json.
+Prints a table and writes results/recovery.json; rows of other data sets stay there.
 Usage: python benchmarks/recovery.py [--data fork-2 FILE ...] [--seeds 0 1] [--steps N]
 """
 
@@ -39,7 +39,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=None)
     parser.add_argument("--out", type=Path, default=Path("results/recovery.json"))
     options = parser.parse_args()
-    rows = []
+    rows, others = [], []
+    if options.out.exists():
+        others = json.loads(options.out.read_text())["rows"]
     print("data  k  seed  codes  ARI  NMI  held-out  true  one Gaussian  seconds")
     for name in options.data:
         path = Path(name)
@@ -73,7 +75,8 @@ def main() -> None:
                 first = f"{data.name}  {k}  {seed}  {row['codes_used']}"
                 print(f"{first}  {shown}  {seconds:.0f}", flush=True)
                 options.out.parent.mkdir(parents=True, exist_ok=True)
-                content = {"environment": environment(), "rows": rows}
+                kept = [r for r in others if r["data"] not in {r["data"] for r in rows}]
+                content = {"environment": environment(), "rows": kept + rows}
                 options.out.write_text(json.dumps(content, indent=1) + "\n")
 
 

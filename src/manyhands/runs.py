@@ -54,7 +54,25 @@ class Run:
                 f"{self.path}: expected a directory to write to, got a file"
             )
 
-    def sweep(self) -> None:
+    def begin(self, config: dict[str, Any], same: Iterable[str]) -> None:
+        """Write what is to be done. A run that was begun is continued only as it was.
+
+        Args:
+            same: the entries of `config` that decide what comes out.
+        """
+        config = json.loads(json.dumps(config, default=_plain))
+        if (self.path / "config.json").exists():
+            begun = self.read_json("config.json")
+            for key in same:
+                if begun.get(key) != config[key]:
+                    raise UserError(
+                        f"{self.path}: holds another run: {key} is {begun.get(key)}, "
+                        f"not {config[key]}; choose another directory"
+                    )
+        self._sweep()
+        self.write_json("config.json", config)
+
+    def _sweep(self) -> None:
         """Remove what a writer that was killed left half-written."""
         for folder in [self.path, *(p for p in self.path.rglob("*") if p.is_dir())]:
             sweep(folder)

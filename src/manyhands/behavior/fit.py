@@ -102,9 +102,7 @@ def fit(
             "data": {"name": data.name, "fingerprint": data.fingerprint},
             "environment": environment(),
         }
-        _check_same(run, config)
-        run.sweep()
-        run.write_json("config.json", config)
+        run.begin(config, same=("method", "k", "seeds", "options", "data"))
     results = Fitting(
         problem, method, options, ks, seeds, run, progress, checkpoint_seconds
     ).train()
@@ -149,19 +147,6 @@ def _single(value: Any) -> bool:
 
 def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, Integral) else value
-
-
-def _check_same(run: Run, config: dict[str, Any]) -> None:
-    """A run that was begun is continued only as it was begun."""
-    if not (run.path / "config.json").exists():
-        return
-    begun = run.read_json("config.json")
-    for key in ("method", "k", "seeds", "options", "data"):
-        if begun.get(key) != config[key]:
-            raise UserError(
-                f"{run.path}: holds another run: {key} is {begun.get(key)}, not "
-                f"{config[key]}; choose another directory"
-            )
 
 
 def _single_gaussian(problem: Problem, options: Options, seed: int) -> float:

@@ -30,10 +30,16 @@ class Spaces:
 class Pool:
     """One slot per environment; the ids may differ.
 
-    Rows of smaller environments are padded with zeros. Use as a context manager.
+    Rows of smaller environments are padded with zeros, all of them to `at_least` so
+    many states and actions. Use as a context manager.
     """
 
-    def __init__(self, ids: Sequence[str], workers: int | None = None):
+    def __init__(
+        self,
+        ids: Sequence[str],
+        workers: int | None = None,
+        at_least: tuple[int, int] = (0, 0),
+    ):
         require("gymnasium", extra="mujoco", purpose="an environment")
         if not ids:
             raise UserError("environments: expected at least one, got none")
@@ -42,12 +48,14 @@ class Pool:
         self._folder = Path(tempfile.mkdtemp(prefix="manyhands-"))
         self._workers: list[subprocess.Popen[bytes]] = []
         try:
-            self._start(ids, min(len(ids), workers or cores()))
+            self._start(ids, min(len(ids), workers or cores()), at_least)
         except BaseException:
             self.close()
             raise
 
-    def _start(self, ids: Sequence[str], workers: int) -> None:
+    def _start(
+        self, ids: Sequence[str], workers: int, at_least: tuple[int, int]
+    ) -> None:
         parts = np.array_split(np.arange(len(ids)), workers)
         quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
         for number, part in enumerate(parts):
@@ -73,8 +81,8 @@ class Pool:
             for number, part in enumerate(parts)
             for s in self._introduction(number, [ids[int(slot)] for slot in part])
         ]
-        self.states = max(space.states for space in self.spaces)
-        self.actions = max(space.actions for space in self.spaces)
+        self.states = max(at_least[0], *(space.states for space in self.spaces))
+        self.actions = max(at_least[1], *(space.actions for space in self.spaces))
         path, slots = self._folder / "block", len(ids)
         self._block = Block.create(path, slots, self.states, self.actions)
         shape = [str(path), slots, self.states, self.actions]

@@ -36,18 +36,19 @@ class TanhNormal(eqx.Module):
         """An action and its log-probability, differentiable in the parameters."""
         noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
         u = self.mean + jnp.exp(self.log_std) * noise
-        return self.center + self.scale * jnp.tanh(u), self._log_prob_of_inner(u)
+        return self.center + self.scale * jnp.tanh(u), self.inner_terms(u).sum(axis=-1)
 
     def log_prob(
         self, action: Float[Array, "... action"], margin: float = MARGIN
     ) -> Float[Array, "..."]:
         z = (action - self.center) / self.scale
         u = jnp.arctanh(jnp.clip(z, -1 + margin, 1 - margin))
-        return self._log_prob_of_inner(u)
+        return self.inner_terms(u).sum(axis=-1)
 
-    def _log_prob_of_inner(self, u: Float[Array, "... action"]) -> Float[Array, "..."]:
+    def inner_terms(self, u: Float[Array, "... action"]) -> Float[Array, "... action"]:
+        """The log-probability of a = center + scale * tanh(u), one dimension each."""
         standard = (u - self.mean) * jnp.exp(-self.log_std)
         normal = -0.5 * (standard**2 + jnp.log(2 * jnp.pi)) - self.log_std
         # log(1 - tanh(u)^2) without cancellation for large |u|
         squash = 2 * (jnp.log(2.0) - u - jax.nn.softplus(-2 * u))
-        return jnp.sum(normal - squash - jnp.log(self.scale), axis=-1)
+        return normal - squash - jnp.log(self.scale)

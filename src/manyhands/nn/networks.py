@@ -32,6 +32,17 @@ class Dense(eqx.Module):
         return x @ self.w + self.b
 
 
+class MLP(eqx.Module):
+    """Dense layers with ReLU between them."""
+
+    layers: tuple[Dense, ...]
+
+    def __call__(self, x: Float[Array, "*lead inputs"]) -> Float[Array, "*lead out"]:
+        for layer in self.layers[:-1]:
+            x = jax.nn.relu(layer(x))
+        return self.layers[-1](x)
+
+
 class Trunk(eqx.Module):
     """Two ReLU layers and a LayerNorm: f_s and f_sa of the paper."""
 
