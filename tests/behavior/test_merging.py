@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyhands.behavior.merging import SAME, Step, accepted, path
+from manyhands.behavior.merging import HALVES, SAME, Step, accepted, distances
+from manyhands.behavior.merging import path as weighed_path
 
 STEPS = 10  # held out of every trajectory
 
@@ -17,6 +18,11 @@ def table(codes, gaps, noise: float = 0.0, seed: int = 0) -> np.ndarray:
     per_step = -1 - gaps[np.asarray(codes)]
     per_step += noise * np.random.default_rng(seed).normal(size=per_step.shape)
     return STEPS * per_step
+
+
+def path(codes, held, counts) -> list[Step]:
+    """With embeddings that say nothing: the costs alone decide."""
+    return weighed_path(codes, held, counts, np.zeros((len(codes), 2)))
 
 
 def counts(codes) -> np.ndarray:
@@ -99,9 +105,9 @@ def test_at_most_forces_merges_and_takes_the_cheapest_first():
 
 def test_accepted_forces_first_and_then_goes_on_while_it_is_free():
     def step(codes: int, cost: float) -> Step:
-        return Step(0, 1, cost, 0.0, codes, 0.0)
+        return Step(0, 1, cost, 0.0, 1.0, cost, codes, 0.0)
 
-    steps = [step(4, 0.9), step(3, 0.01), step(2, -0.02), step(1, 0.16)]
+    steps = [step(4, 0.9), step(3, 0.01), step(2, -0.02), step(1, 0.2)]
     assert len(accepted(steps, at_most=10)) == 0
     assert len(accepted(steps, at_most=5)) == 0
     assert len(accepted(steps, at_most=4)) == 3
@@ -145,3 +151,51 @@ def test_every_step_is_the_cheapest_and_has_the_numbers_of_a_recomputation(probl
         assert step.cost == pytest.approx(cost)
         assert step.heldout == pytest.approx(heldout)
         codes[codes == step.drop] = step.keep
+
+
+def clouds(centers, each: int, spread: float = 1.0) -> np.ndarray:
+    random = np.random.default_rng(0)
+    rows = np.repeat(np.asarray(centers, float), each, axis=0)
+    return rows + spread * random.normal(size=rows.shape)
+
+
+def members(codes) -> np.ndarray:
+    return (np.asarray(codes) == np.unique(codes)[:, None]).astype(float)
+
+
+def test_the_halves_of_one_cloud_have_the_distance_that_is_named():
+    cloud = clouds([[0.0, 0.0, 0.0]], 20_000)
+    halves = (cloud[:, 0] > 0).astype(int)
+    found = distances(members(halves), cloud)
+    assert found[0, 1] == found[1, 0] == pytest.approx(HALVES, rel=0.02)
+
+
+def test_distances_are_in_units_of_the_scatter_on_the_line_between():
+    # Three times as wide across the line, which is of no matter.
+    cloud = clouds([[0.0, 0.0], [6.0, 0.0]], 20_000) * [1, 3]
+    codes = np.repeat([0, 1], 20_000)
+    assert distances(members(codes), cloud)[0, 1] == pytest.approx(6, rel=0.05)
+
+
+def test_codes_with_one_trajectory_scatter_like_the_others():
+    cloud = np.vstack([clouds([[0.0, 0.0]], 500), [[10.0, 0.0], [13.0, 0.0]]])
+    codes = np.array([0] * 500 + [1, 2])
+    found = distances(members(codes), cloud)
+    assert found[1, 2] == pytest.approx(3, rel=0.1)
+    alone = distances(members([0, 1]), np.array([[0.0, 0.0], [1.0, 0.0]]))
+    assert alone[0, 1] > 100  # nothing scatters: whatever differs lies apart
+
+
+def test_a_doubtful_cost_counts_where_embeddings_lie_apart_and_not_where_they_touch():
+    codes = np.repeat([0, 1], 200)
+    gap = 0.6 * SAME
+    held = table(codes, [[0, gap], [gap, 0]])
+    apart = clouds([[0.0, 0.0], [9.0, 0.0]], 200)
+    (step,) = weighed_path(codes, held, counts(codes), apart)
+    assert step.cost == pytest.approx(gap)
+    assert step.evidence == pytest.approx(gap * (step.apart / HALVES) ** 2)
+    assert accepted([step], at_most=2) == []
+    cloud = clouds([[0.0, 0.0]], 400)
+    cloud = cloud[np.argsort(cloud[:, 0])]  # cut in two halves
+    (step,) = weighed_path(codes, held, counts(codes), cloud)
+    assert accepted([step], at_most=2) == [step]

@@ -144,7 +144,7 @@ def test_merge_takes_codes_by_likelihood_and_drops_the_false_one():
     held[:10, [0, 2]] = held[20:, [0, 2]] = -10
     held[10:20, 1] = -10
     codes, active, steps = quantise.merge(
-        np.ones(4, bool), train, held, np.full(40, 10), at_most=4
+        np.ones(4, bool), train, held, np.full(40, 10), np.zeros((40, 2)), at_most=4
     )
     assert len(steps) == 2
     assert active.sum() == 2

@@ -174,7 +174,7 @@ def _finish(
     model, data = result.model, problem.data
     train, test = problem.train, problem.test
     if method == "vq":
-        model, codes = _number_codes(problem, options, model, result.active, k)
+        model, codes = _number_codes(problem, options, result, k)
     else:
         codes = np.zeros(len(data), np.int64)
     by_row = _log_probs(method, model, problem, test)
@@ -218,11 +218,11 @@ def _finish(
 def _number_codes(
     problem: Problem,
     options: Options,
-    policy: vq.Policy,
-    active: np.ndarray,
+    result: Result,
     k: int | str,
 ) -> tuple[vq.Policy, np.ndarray]:
     """Codes in use, the largest first; trajectories by likelihood, or as printed."""
+    policy, active = result.model, result.active
     if options.init == "random":
         # Codes beyond this replica's k are padding.
         policy = eqx.tree_at(lambda p: p.E, policy, policy.E[: active.sum()])
@@ -232,7 +232,9 @@ def _number_codes(
     if options.merge and isinstance(k, int) and len(set(codes.tolist())) > k:
         # Too few steps for a merge on the way.
         held = problem.test.sums(_log_probs("vq", policy, problem, problem.test))
-        codes, active, _ = quantise.merge(active, sums, held, problem.test.counts, k)
+        codes, active, _ = quantise.merge(
+            active, sums, held, problem.test.counts, result.embedded, k
+        )
     policy = quantise.move_to_codes(policy, codes, active)
     sizes = np.bincount(codes, minlength=len(active))
     order = np.argsort(-sizes, kind="stable")[: (sizes > 0).sum()]

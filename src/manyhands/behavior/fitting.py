@@ -43,6 +43,7 @@ class Snapshot(NamedTuple):
     active: jax.Array  # [replica, code] which codes there are
     best: Pytree  # the model that did best on held-out steps
     best_score: jax.Array  # [replica]
+    embedded: jax.Array  # [replica, trajectory, E] W before there were codes; or empty
 
 
 @dataclass
@@ -51,6 +52,7 @@ class Result:
 
     model: Pytree
     active: np.ndarray
+    embedded: np.ndarray
     path: list[Step]  # of merges, the first time codes were compared
     metrics: list[dict[str, Any]]
     seconds: float
@@ -109,7 +111,10 @@ class Fitting:
         state = jax.vmap(one)(jnp.asarray(self.seeds, jnp.uint32))
         active = jnp.arange(codes) < jnp.asarray(self.starts)[:, None]
         model = jax.tree.map(jnp.copy, method.model(state))
-        return Snapshot(state, active, model, jnp.full(len(self.seeds), -jnp.inf))
+        quantised = any(event == "quantise" for event in self.events.values())
+        shape = len(self.seeds), len(data) if quantised else 0, vq.EMBEDDING
+        lowest = jnp.full(len(self.seeds), -jnp.inf)
+        return Snapshot(state, active, model, lowest, jnp.zeros(shape))
 
     def _replicas(self, stage: Stage) -> Replicas:
         many = len(self.seeds)
@@ -214,6 +219,8 @@ class Fitting:
         active = np.asarray(snapshot.active[r])
         if event == "quantise":
             policy = jax.tree.map(lambda x: x[r], snapshot.best)
+            embedded = snapshot.embedded.at[r].set(vq.normalize(policy.W))
+            snapshot = snapshot._replace(embedded=embedded)
             policy, kept = quantise.start_codes(policy, self.starts[r], self.seeds[r])
             active = kept & active
             state = vq.fresh(policy, jax.tree.map(lambda x: x[r], snapshot.state))
@@ -225,8 +232,9 @@ class Fitting:
                 held = self._by_code(policy, self.problem.test)
                 at_most = self.starts[r] if self.ks[r] == "auto" else self.ks[r]
                 counts = self.problem.test.counts
+                embedded = np.asarray(snapshot.embedded[r], np.float64)
                 codes, active, path = quantise.merge(
-                    active, train, held, counts, int(at_most)
+                    active, train, held, counts, embedded, int(at_most)
                 )
                 self.paths[r] = self.paths[r] or path
             else:
@@ -328,7 +336,10 @@ class Fitting:
         model = jax.tree.map(lambda x: x[r], self.snapshot.best)
         history = [row for row in self.history if row["replica"] == r]
         active = np.asarray(self.snapshot.active[r])
-        return Result(model, active, self.paths[r], history, seconds, compiling)
+        embedded = np.asarray(self.snapshot.embedded[r], np.float64)
+        return Result(
+            model, active, embedded, self.paths[r], history, seconds, compiling
+        )
 
 
 def trajectory_embeddings(

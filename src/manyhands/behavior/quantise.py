@@ -72,11 +72,12 @@ def merge(
     train: np.ndarray,
     held: np.ndarray,
     counts: np.ndarray,
+    embedded: np.ndarray,
     at_most: int,
 ) -> tuple[np.ndarray, np.ndarray, list[merging.Step]]:
     """Merge codes that are one behavior. Returns codes, active, and all steps."""
     codes = by_likelihood(train, active)
-    steps = merging.path(codes, held, counts)
+    steps = merging.path(codes, held, counts, embedded)
     for step in merging.accepted(steps, at_most):
         codes[codes == step.drop] = step.keep
     active = np.isin(np.arange(len(active)), codes)

@@ -128,13 +128,11 @@ def k_curve(behavior: dict[str, Any]) -> "Figure":
     ks = [step["codes"] for step in path]
     left.plot(ks, [step["heldout"] for step in path], marker="o", ms=3)
     left.set(xlabel="codes", ylabel="held-out log-probability (nats)")
-    # Going from K + 1 codes to K loses this; shown at the K + 1 that would be lost.
-    costs = [max(step["cost"], 1e-3) for step in path]
-    right.errorbar(
-        [k + 1 for k in ks], costs, [step["error"] for step in path], fmt="o", ms=3
-    )
+    # What speaks against going from K + 1 codes to K, shown at the K + 1.
+    evidence = [max(step["evidence"], 1e-3) for step in path]
+    right.plot([k + 1 for k in ks], evidence, "o", ms=3)
     right.axhline(SAME, color="0.5", ls="--", lw=1)
-    right.set(xlabel="codes", ylabel="gain of the last division (nats)", yscale="log")
+    right.set(xlabel="codes", ylabel="evidence for the last one (nats)", yscale="log")
     for axes in (left, right):
         axes.axvline(behavior["codes_used"], color="C3", lw=1)
         axes.grid(alpha=0.3)
