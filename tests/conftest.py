@@ -1,5 +1,8 @@
 """Shared by all tests: shapes checked at run time, and where real data may lie."""
 
+import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +11,21 @@ from jaxtyping import install_import_hook
 
 # In the packages written on JAX, annotated shapes are checked at every call. This must
 # come before their first import.
-PACKAGES = ["manyhands.nn", "manyhands.envs", "manyhands.behavior", "manyhands.fleet"]
+PACKAGES = [f"manyhands.{name}" for name in ("nn", "envs", "behavior", "fleet", "zoo")]
 install_import_hook(PACKAGES, "beartype.beartype")
 
 from manyhands import Trajectories  # noqa: E402
+
+CACHE = "JAX_COMPILATION_CACHE_DIR"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The processes of one session share what they compile: that is most of the time."""
+    if CACHE not in os.environ:
+        os.environ[CACHE] = tempfile.mkdtemp(prefix="manyhands-tests-")
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+        config.add_cleanup(lambda: shutil.rmtree(os.environ.pop(CACHE)))
+
 
 REAL_DATA = Path(__file__).parents[2] / "shared" / "data"
 

@@ -29,15 +29,6 @@ print("done", flush=True)
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory):
-    """Processes share what they compile: the test is about the rest of their lives."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("jax")))
-        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        yield
-
-
 def start(out: Path, *more: str) -> subprocess.Popen:
     program = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(out), *more],

@@ -93,7 +93,7 @@ def test_environments_of_different_sizes_share_a_pool():
         seeds = [1, 2]
         hop, run = play(pool, noise(6), seeds, most_steps=5)
     assert (hop.observations.shape[1], run.observations.shape[1]) == (11, 17)
-    seen, *_ = alone(HOPPER, lambda *a: (noise(6)(*a)[0][:, :3],), 1, most=5)
+    seen, *_ = alone(HOPPER, lambda *a: (noise(6)(*a)[0][:, :3], None), 1, most=5)
     np.testing.assert_array_equal(hop.observations, seen.astype(np.float32))
 
 

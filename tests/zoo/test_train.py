@@ -1,5 +1,6 @@
 """Training agents in real environments, small and short."""
 
+import json
 import subprocess
 import sys
 import time
@@ -16,11 +17,10 @@ from manyhands.runs import Run
 from manyhands.zoo.collect import collect
 from manyhands.zoo.train import policies_at, train
 
-SMALL = dict(steps=240, epoch=60, first=60, keep_every=120, width=16, batch_size=32)
-PROGRAM = f"""
-import sys
+PROGRAM = """
+import json, sys
 from manyhands.zoo.train import train
-train(["hopper", "halfcheetah"], [1, 2], sys.argv[1], checkpoint_seconds=0.0, **{SMALL})
+train(out=sys.argv[1], checkpoint_seconds=0.0, **json.loads(sys.argv[2]))
 """
 
 
@@ -28,25 +28,18 @@ def metrics(run: Path) -> list[dict]:
     return Run(run).metrics()
 
 
-@pytest.fixture(scope="module")
-def straight(tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("zoo") / "run"
-    train(["hopper", "halfcheetah"], [1, 2], out, workers=2, **SMALL)
-    return out
-
-
-def test_policies_are_kept_along_the_way(straight):
-    kept = sorted(p.name for p in (straight / "policies").iterdir())
+def test_policies_are_kept_along_the_way(trained):
+    kept = sorted(p.name for p in (trained / "policies").iterdir())
     assert kept == [policies_at(step).split("/")[1] for step in (0, 120, 240)]
-    first, last = (load_file(straight / policies_at(step)) for step in (0, 240))
+    first, last = (load_file(trained / policies_at(step)) for step in (0, 240))
     assert first.keys() == last.keys()
     assert all(array.dtype == np.float16 for array in last.values())
     assert {array.shape[0] for array in last.values()} == {4}
     assert any(not np.array_equal(first[name], last[name]) for name in last)
 
 
-def test_every_epoch_is_logged_for_every_agent(straight):
-    rows = metrics(straight)
+def test_every_epoch_is_logged_for_every_agent(trained):
+    rows = metrics(trained)
     assert [row["step"] for row in rows] == [
         s for s in (60, 120, 180, 240) for _ in "four"
     ]
@@ -61,30 +54,31 @@ def test_every_epoch_is_logged_for_every_agent(straight):
     assert all(np.isfinite(row["critic/loss"]) for row in rows)
 
 
-def test_an_agent_is_the_same_whoever_trains_beside_it(straight, tmp_path):
-    train(["halfcheetah"], [2], tmp_path / "alone", workers=1, **SMALL)
+def test_an_agent_is_the_same_whoever_trains_beside_it(trained, sizes, tmp_path):
+    train(["halfcheetah"], [2], tmp_path / "alone", workers=1, **sizes)
     alone = load_file(tmp_path / "alone" / policies_at(240))
-    together = load_file(straight / policies_at(240))
+    together = load_file(trained / policies_at(240))
     for name, array in alone.items():
         # As stored, in half precision.
         np.testing.assert_allclose(array[0], together[name][3], rtol=2e-3, atol=1e-4)
     returns = [row["critic/q"] for row in metrics(tmp_path / "alone")]
-    beside = [row["critic/q"] for row in metrics(straight) if row["replica"] == 3]
+    beside = [row["critic/q"] for row in metrics(trained) if row["replica"] == 3]
     np.testing.assert_allclose(returns, beside, rtol=1e-3, atol=1e-4)
 
 
-def test_killed_it_goes_on_to_the_same_bits(straight, tmp_path):
+def test_killed_it_goes_on_to_the_same_bits(trained, request_of_all, tmp_path):
     out = tmp_path / "run"
-    program = subprocess.Popen([sys.executable, "-c", PROGRAM, str(out)])
+    words = [sys.executable, "-c", PROGRAM, str(out), json.dumps(request_of_all)]
+    program = subprocess.Popen(words)
     while not (out / "metrics.jsonl").exists() or len(metrics(out)) < 8:
         assert program.poll() is None
         time.sleep(0.005)
     program.kill()
     program.wait()
     assert not (out / "summary.json").exists()
-    subprocess.run([sys.executable, "-c", PROGRAM, str(out)], check=True, timeout=300)
+    subprocess.run(words, check=True, timeout=300)
     for name in (policies_at(0), policies_at(120), policies_at(240), "metrics.jsonl"):
-        assert (out / name).read_bytes() == (straight / name).read_bytes(), name
+        assert (out / name).read_bytes() == (trained / name).read_bytes(), name
 
 
 @pytest.mark.parametrize(
@@ -106,14 +100,15 @@ def test_bad_requests_write_nothing(tmp_path, arguments, words):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_finished_or_another_run_is_not_overwritten(straight):
+def test_another_run_is_not_overwritten(trained, sizes):
     with pytest.raises(UserError, match="holds another run: agents is"):
-        train(["hopper"], [1], straight, **SMALL)
+        train(["hopper"], [1], trained, **sizes)
 
 
 def test_collected_steps_follow_each_other():
     def act(observations, seeds, times):
-        return np.tanh(observations[:, :6] + times[:, None] / 100), None
+        actions = np.tanh(observations[:, :6] + times[:, None] / 100)
+        return actions, np.zeros(len(actions))
 
     with Pool(["Hopper-v5", "HalfCheetah-v5"], workers=1) as pool:
         seeds = [episode_seeds(0), episode_seeds(1)]

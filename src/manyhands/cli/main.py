@@ -8,7 +8,7 @@ import tyro
 from rich.text import Text
 
 import manyhands
-from manyhands.cli import data
+from manyhands.cli import data, zoo
 from manyhands.cli.console import err
 from manyhands.cli.demo import Demo
 from manyhands.cli.fit import Fit
@@ -32,10 +32,24 @@ class Data:
         self.command.run()
 
 
+@dataclass(frozen=True)
+class Zoo:
+    """Train the policies that make the paper's data sets."""
+
+    command: (
+        Annotated[zoo.Train, tyro.conf.subcommand("train")]
+        | Annotated[zoo.Export, tyro.conf.subcommand("export")]
+    )
+
+    def run(self) -> None:
+        self.command.run()
+
+
 Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Fit, tyro.conf.subcommand("fit")]
+    | Annotated[Zoo, tyro.conf.subcommand("zoo")]
 )
 DESCRIPTION = """Behavior estimation and offline reinforcement learning from data that
 many hands collected. --version prints the version; --debug shows the whole traceback of

@@ -16,11 +16,10 @@ from manyhands.errors import UserError
 
 TOGETHER = 32  # episodes side by side: enough to make a call of the policy cheap
 
-# observations [N, S], seeds [N], times [N] -> actions [N, A], log-probabilities [N].
-# Seeds and times name the noise: the same ones always give the same.
-Act = Callable[
-    [np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray | None]
-]
+# observations [N, S], seeds [N], times [N] -> actions [N, A], log-probabilities [N]
+# (NaN where there are none). Seeds and times name the noise: the same ones always give
+# the same.
+Act = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Episode:
     observations: np.ndarray  # [T + 1, S] float32
     actions: np.ndarray  # [T, A] float32
     rewards: np.ndarray  # [T] float32
-    log_probs: np.ndarray | None  # [T] float32
+    log_probs: np.ndarray  # [T] float32
     terminal: bool
     timeout: bool  # neither: cut off
 
@@ -98,7 +97,6 @@ class _Desk:
         self.time, self.seed = np.zeros(many, np.int64), np.zeros(many, np.int64)
         self.fresh = np.zeros(many, bool)  # to be reset in the next exchange
         self.ended = np.zeros((many, 2), bool)  # terminal, timeout
-        self.logged = True
         room = 64
         self.observations = np.zeros((many, room, pool.states), np.float32)
         self.actions = np.zeros((many, room, pool.actions), np.float32)
@@ -121,11 +119,9 @@ class _Desk:
             # For all slots, so that the call has one shape.
             now = self.observations[np.arange(len(self.time)), self.time]
             actions, log_probs = act(now, self.seed, self.time)
-            self.logged = log_probs is not None
             at = (moving, self.time[moving])
             self.actions[at] = np.asarray(actions)[moving]
-            if log_probs is not None:
-                self.log_probs[at] = np.asarray(log_probs)[moving]
+            self.log_probs[at] = np.asarray(log_probs)[moving]
             self.pool.step(moving, self.actions[at])
         block = self.pool.exchange()
         self.fresh[fresh] = False
@@ -151,7 +147,7 @@ class _Desk:
             observations=self.observations[slot, : steps + 1, : space.states].copy(),
             actions=self.actions[slot, :steps, : space.actions].copy(),
             rewards=self.rewards[slot, :steps].copy(),
-            log_probs=self.log_probs[slot, :steps].copy() if self.logged else None,
+            log_probs=self.log_probs[slot, :steps].copy(),
             terminal=bool(self.ended[slot, 0]),
             timeout=bool(self.ended[slot, 1]),
         )

@@ -8,7 +8,7 @@ goes on as if it had not been.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,34 +21,14 @@ from manyhands import fleet, hyper
 from manyhands.envs.pool import Pool
 from manyhands.envs.rollout import Act, episode_seeds
 from manyhands.errors import UserError
-from manyhands.hyper import COUNT, POSITIVE, SHARE, option
 from manyhands.interrupts import stop_politely
 from manyhands.runs import Run, environment, flatten
 from manyhands.zoo import sac
 from manyhands.zoo.collect import Steps, collect
+from manyhands.zoo.options import PRESETS, Options
 from manyhands.zoo.tasks import TASKS, task
 
 Progress = Callable[[int, dict[str, float]], None]  # updates done, what to show
-
-
-@dataclass(frozen=True)
-class Options:
-    """rlkit's settings."""
-
-    steps: int = option(1_000_000, "Updates of every agent.", COUNT)
-    epoch: int = option(
-        1000, "Updates, and steps in the environment, at a time.", COUNT
-    )
-    first: int = option(1000, "Steps by the untrained policy to begin with.", COUNT)
-    keep_every: int = option(5000, "Keep the policies as they are so often.", COUNT)
-    batch_size: int = option(256, "Transitions per update.", COUNT)
-    width: int = option(256, "Hidden units of the networks.", COUNT)
-    rate: float = option(3e-4, "Learning rate.", POSITIVE)
-    discount: float = option(0.99, "Discount factor.", SHARE)
-    target_rate: float = option(5e-3, "How fast target critics follow.", SHARE)
-
-
-PRESETS = {"default": Options()}
 
 
 def _silent(done: int, shown: dict[str, float]) -> None:
@@ -193,7 +173,7 @@ class Training:
                 found = _actions(
                     nets, mask, observations, seeds.astype(np.uint32), times
                 )
-            return np.asarray(found), None
+            return np.asarray(found[0]), np.asarray(found[1])
 
         return act
 
@@ -257,11 +237,11 @@ def policies_at(step: int) -> str:
 
 @jax.jit
 def _actions(nets, mask, observations, seeds, times):
-    """One agent, one environment: [agent, action]."""
+    """One agent, one environment."""
 
     def one(net, mask, observation, seed, time):
         key = jax.random.fold_in(jax.random.key(seed), time)
-        return sac.sample(net, observation, jax.random.normal(key, mask.shape), mask)[0]
+        return sac.sample(net, observation, jax.random.normal(key, mask.shape), mask)
 
     return jax.vmap(one)(nets, mask, observations, seeds, times)
 

@@ -1,0 +1,98 @@
+"""manyhands zoo train | export"""
+
+import shlex
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from manyhands import hyper
+from manyhands.cli.console import out, progress, training_progress
+from manyhands.errors import UserError
+from manyhands.zoo.options import PRESETS
+
+if TYPE_CHECKING:
+    Overrides = Any
+else:
+    Overrides = hyper.overrides(PRESETS)
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train behavior policies (SAC), all of them in one program.
+
+    Run the same command again to continue a run that was interrupted."""
+
+    tasks: tyro.conf.Positional[tuple[str, ...]]
+    """hopper, halfcheetah, walker2d."""
+    out: Path
+    """The run directory."""
+    seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
+    """One agent for every task and seed."""
+    workers: int | None = None
+    """Processes that step environments (as many as there are cores)."""
+    options: Annotated[Overrides, tyro.conf.OmitArgPrefixes] = field(
+        default_factory=Overrides  # type: ignore
+    )
+    """Hyper-parameters; the defaults are rlkit's."""
+
+    def run(self) -> None:
+        changes = {k: v for k, v in vars(self.options).items() if v is not None}
+        steps = hyper.resolve(PRESETS, "default", changes).steps
+        if (self.out / "summary.json").exists():
+            raise UserError(
+                f"{self.out}: holds a finished run; choose another directory"
+            )
+
+        from manyhands.zoo.train import train  # JAX: when needed
+
+        what = f"training {len(self.tasks) * len(self.seeds)} agents"
+        with training_progress(what, steps) as show:
+            train(
+                self.tasks,
+                self.seeds,
+                self.out,
+                workers=self.workers,
+                progress=show,
+                **changes,
+            )
+        out.print(f"wrote {self.out}")
+
+
+@dataclass(frozen=True)
+class Export:
+    """Choose policies of a finished run, play them, and store them."""
+
+    run_directory: tyro.conf.Positional[Path]
+    """What `zoo train` wrote."""
+    out: Path
+    """The folder: a manifest, and one file for every task."""
+    workers: int | None = None
+    """Processes that step environments (as many as there are cores)."""
+
+    def run(self) -> None:
+        if (self.out / "manifest.json").exists():
+            raise UserError(f"{self.out}: holds policies; choose another directory")
+
+        from manyhands.zoo import policies
+        from manyhands.zoo.export import Trained, export
+
+        total = Trained(self.run_directory).expected()
+        command = shlex.join(["manyhands", *sys.argv[1:]])
+        with progress("playing policies", total) as show:
+            export(
+                self.run_directory,
+                self.out,
+                command=command,
+                workers=self.workers,
+                progress=show,
+            )
+        for about in policies.manifest(self.out):
+            out.print(
+                f"{about.name}  return {about.return_mean:.0f} ± {about.return_std:.0f}"
+                f"  by the mode {about.mode_return_mean:.0f}"
+                f" ± {about.mode_return_std:.0f}  score {about.normalized:.1f}"
+            )
+        out.print(f"wrote {self.out}")

@@ -1,0 +1,144 @@
+"""From a training run to the policies that are stored: which ones, and how good."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyhands.envs.pool import Pool
+from manyhands.envs.rollout import TOGETHER, episode_seeds, play
+from manyhands.envs.scores import normalized
+from manyhands.errors import UserError
+from manyhands.runs import Run, environment
+from manyhands.zoo import policies
+from manyhands.zoo.policies import Policy
+from manyhands.zoo.tasks import task
+from manyhands.zoo.train import policies_at
+
+EPISODES = 20
+MEDIUM = 1 / 3  # of the expert's return
+CANDIDATES = 5  # for medium, by the returns seen in training; played to choose one
+TO_MEDIUM, FROM_MEDIUM = 7, 8  # stages of one agent's training, both ends included
+Progress = Callable[[int], None]  # policies played so far
+
+
+class Trained:
+    """A finished run of `train`, to take policies from."""
+
+    def __init__(self, path: Path):
+        self.run = Run(path)
+        self.config = self.run.read_json("config.json")
+        if not (path / "summary.json").exists():
+            raise UserError(f"{path}: expected a finished run of `zoo train`")
+        self.agents = [(name, seed) for name, seed in self.config["agents"]]
+        files = (path / "policies").glob("*.safetensors")
+        self.steps = sorted(int(file.stem) for file in files)
+
+    def tasks(self) -> list[str]:
+        return list(dict.fromkeys(name for name, _ in self.agents))
+
+    def expected(self) -> int:
+        """How many policies are stored, more or less."""
+        return len(self.agents) + len(self.tasks()) * (TO_MEDIUM + FROM_MEDIUM - 1)
+
+    def policy(self, replica: int, step: int) -> Policy:
+        file = self.run.path / policies_at(step)
+        return policies.of_run(file, self.agents, step)[replica]
+
+
+def export(
+    run: str | Path,
+    folder: str | Path,
+    *,
+    command: str = "",
+    workers: int | None = None,
+    progress: Progress = lambda done: None,
+) -> None:
+    """Choose, play and store policies of a run that `train` has finished.
+
+    Every agent's last policy; and for each task, of the agent that did best (the
+    expert), the stages of its training: up to `medium`, and from there to the end.
+    """
+    trained, kept = Trained(Path(run)), []
+    for name in trained.tasks():
+        with Pool([task(name).env_id] * min(EPISODES, TOGETHER), workers) as pool:
+
+            def played(replica: int, step: int, pool: Pool = pool) -> Policy:
+                return play_policy(trained.policy(replica, step), pool)
+
+            for policy in choose(trained, name, played):
+                kept.append(policy)
+                progress(len(kept))
+    kept.sort(key=lambda p: (p.about.task, p.about.seed, p.about.step))
+    made = {"command": command, "run": trained.config, "played": environment()}
+    policies.write(Path(folder), kept, made)
+
+
+def choose(
+    trained: Trained, name: str, played: Callable[[int, int], Policy]
+) -> Iterator[Policy]:
+    """The policies of one task to store, played."""
+    steps, last = trained.steps, trained.steps[-1]
+    replicas = [r for r, agent in enumerate(trained.agents) if agent[0] == name]
+    finals = {}
+    for r in replicas:
+        finals[r] = played(r, last)
+        yield finals[r]
+    best = max(finals, key=lambda r: finals[r].about.return_mean)
+    target = MEDIUM * finals[best].about.return_mean
+    seen = returns_seen(trained.run.metrics(), best, steps)
+    near = sorted(steps[:-1], key=lambda step: abs(seen[step] - target))
+    tried = [played(best, step) for step in near[:CANDIDATES]]
+    medium = min(tried, key=lambda policy: abs(policy.about.return_mean - target))
+    yield medium
+    for step in stages(steps, medium.about.step):
+        if step not in (medium.about.step, last):
+            yield played(best, step)
+
+
+def play_policy(policy: Policy, pool: Pool, episodes: int = EPISODES) -> Policy:
+    """The policy with its returns, sampling and by the mode, on the same seeds."""
+
+    def totals(mode: bool) -> np.ndarray:
+        seeds = islice(episode_seeds(0), episodes)
+        return np.array([e.total for e in play(pool, policy.act(mode), seeds)])
+
+    sampled, by_mode = totals(mode=False), totals(mode=True)
+    score = normalized(sampled, task(policy.about.task).env_id)
+    assert score is not None
+    return policies.described(
+        policy,
+        return_mean=float(sampled.mean()),
+        return_std=float(sampled.std()),
+        normalized=float(score.mean()),
+        mode_return_mean=float(by_mode.mean()),
+        mode_return_std=float(by_mode.std()),
+    )
+
+
+def returns_seen(
+    rows: list[dict[str, Any]], replica: int, steps: Sequence[int]
+) -> dict[int, float]:
+    """The mean return in training around each of these steps; inf where none ended."""
+    mine = [r for r in rows if r["replica"] == replica and r["return"] is not None]
+    at = np.array([row["step"] for row in mine])
+    value = np.array([row["return"] for row in mine])
+    width = max(1, min(np.diff(steps), default=1))
+    found = {}
+    for step in steps:
+        near = np.abs(at - step) <= width
+        found[step] = float(value[near].mean()) if near.any() else np.inf
+    return found
+
+
+def stages(steps: Sequence[int], medium: int) -> list[int]:
+    """Evenly spaced from the start to medium, and from there to the end."""
+    before = [step for step in steps if step <= medium]
+    after = [step for step in steps if step >= medium]
+    chosen = set()
+    for part, many in ((before, TO_MEDIUM), (after, FROM_MEDIUM + 1)):
+        places = np.linspace(0, len(part) - 1, many).round().astype(int)
+        chosen |= {part[place] for place in places}
+    return sorted(chosen)

@@ -1,0 +1,181 @@
+"""From trained agents to stored policies to data sets."""
+
+import json
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from manyhands import UserError
+from manyhands.envs.scores import normalized
+from manyhands.zoo import export, policies, sac
+from manyhands.zoo.build import Roles, make
+from manyhands.zoo.policies import About
+from manyhands.zoo.tasks import TASKS
+from manyhands.zoo.train import policies_at
+
+
+@pytest.fixture(scope="module")
+def stored(trained, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("stored") / "policies"
+    export.export(trained, folder, command="zoo export", workers=2)
+    return folder
+
+
+def test_the_last_policies_and_the_stages_of_the_best_are_stored(stored):
+    found = policies.manifest(stored)
+    finals = {(a.task, a.seed) for a in found if a.step == 240}
+    assert finals == {(t, s) for t in ("hopper", "halfcheetah") for s in (1, 2)}
+    for name in ("hopper", "halfcheetah"):
+        roles = Roles.of(name, stored)
+        assert [a.seed for a in roles.finals] == [1, 2]
+        assert roles.expert.return_mean == max(a.return_mean for a in roles.finals)
+        stages = [a for a in found if a.task == name and a.step < 240]
+        assert {(a.seed, a.step) for a in stages} == {
+            (roles.expert.seed, 0),
+            (roles.expert.seed, 120),
+        }
+        assert roles.to_medium[-1] == roles.medium
+    made = json.loads((stored / "manifest.json").read_text())["made"]
+    assert made["command"] == "zoo export"
+    assert made["run"]["options"]["steps"] == 240
+
+
+def test_manifest_says_how_good_they_are(stored):
+    for about in policies.manifest(stored):
+        (score,) = normalized(np.array([about.return_mean]), TASKS[about.task].env_id)
+        assert about.normalized == pytest.approx(score)
+        assert about.return_std >= 0
+        assert np.isfinite(about.mode_return_mean)
+
+
+def test_a_stored_policy_acts_as_the_agent_did(stored, trained):
+    """Cut to its task's size and in half precision, but the same function."""
+    arrays = load_file(trained / policies_at(240))
+    for r, (name, seed) in enumerate(
+        [("hopper", 1), ("hopper", 2), ("halfcheetah", 1)]
+    ):
+        task = TASKS[name]
+        policy = policies.load(About(name, seed, 240), stored)
+        assert policy.net.layers[0].w.shape[0] == task.observations
+        observations = np.random.default_rng(r).normal(size=(5, 17)).astype(np.float32)
+        observations[:, task.observations :] = 0
+        wide = observations
+        for layer in range(3):
+            w, b = (
+                arrays[f".layers[{layer}].{part}"][r].astype(np.float64)
+                for part in "wb"
+            )
+            wide = wide @ w + b if layer == 2 else np.maximum(wide @ w + b, 0)
+        pi = sac.distribution(
+            policy.net, jnp.asarray(observations[:, : task.observations])
+        )
+        np.testing.assert_allclose(pi.mean, wide[:, : task.actions], atol=1e-5)
+        np.testing.assert_allclose(pi.log_std, wide[:, 6 : 6 + task.actions], atol=1e-5)
+        modes, _ = policy.act(mode=True)(
+            observations[:, : task.observations], np.zeros(5, int), np.zeros(5, int)
+        )
+        np.testing.assert_allclose(modes, np.tanh(wide[:, : task.actions]), atol=1e-5)
+
+
+def test_data_has_equal_shares_labels_and_exact_log_probs(stored):
+    data = make("hopper-heterogeneous-2", 400, seed=3, folder=stored, workers=2)
+    assert data.source_names == ("agent-1", "agent-2")
+    assert data.env_id == "Hopper-v5"
+    steps = np.bincount(data.sources, weights=data.lengths)
+    assert (steps >= 200).all()
+    ends = data.offsets[1:] - 1
+    assert (data.terminals | data.timeouts)[ends].all()
+    assert data.final_known.all()
+    for number in (0, 1):
+        mine = data.sources[data.trajectory] == number
+        policy = policies.load(About("hopper", number + 1, 240), stored)
+        pi = sac.distribution(policy.net, jnp.asarray(data.observations[mine]))
+        # By the formula, in float64, from the actions alone.
+        mean, log_std = (
+            np.asarray(pi.mean, np.float64),
+            np.asarray(pi.log_std, np.float64),
+        )
+        action = data.actions[mine].astype(np.float64)
+        u = np.arctanh(action)
+        normal = -0.5 * ((u - mean) / np.exp(log_std)) ** 2 - log_std
+        terms = normal - 0.5 * np.log(2 * np.pi) - np.log1p(-(action**2))
+        error = np.abs(terms.sum(axis=1) - data.log_probs[mine])
+        assert np.quantile(error, 0.99) < 0.01
+
+
+def test_data_is_the_same_whatever_the_number_of_processes(stored):
+    one, two = (make("hopper-medium", 300, 1, folder=stored, workers=w) for w in (1, 2))
+    assert one.fingerprint == two.fingerprint
+    other = make("hopper-medium", 300, 2, folder=stored, workers=1)
+    assert other.fingerprint != one.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("random", {"random"}),
+        ("medium-expert", {"medium", "expert"}),
+        ("heterogeneous-1", {"agent-1"}),
+    ],
+)
+def test_every_kind_has_its_sources(stored, kind, names):
+    data = make(f"hopper-{kind}", 60, folder=stored, workers=1)
+    assert set(data.source_names) == names
+    if kind == "random":
+        np.testing.assert_allclose(data.log_probs, -3 * np.log(2), rtol=1e-6)
+        assert 0.45 < np.abs(data.actions).mean() < 0.55
+
+
+def test_replay_has_the_stages_up_to_medium(stored):
+    data = make("hopper-medium-replay", 60, folder=stored, workers=1)
+    steps = [f"step-{a.step}" for a in Roles.of("hopper", stored).to_medium]
+    assert list(data.source_names) == steps
+
+
+def test_stages_are_evenly_spaced_and_hold_both_ends_and_medium():
+    steps = list(range(0, 1_000_001, 5000))
+    chosen = export.stages(steps, medium=60_000)
+    assert len(chosen) == export.TO_MEDIUM + export.FROM_MEDIUM
+    assert chosen[:7] == [0, 10_000, 20_000, 30_000, 40_000, 50_000, 60_000]
+    assert chosen[-1] == 1_000_000
+    assert export.stages([0, 5], medium=0) == [0, 5]
+
+
+def test_returns_seen_in_training_are_means_around_a_step():
+    rows = [dict(replica=0, step=s, **{"return": float(s)}) for s in range(40)]
+    rows += [dict(replica=1, step=10, **{"return": 999.0})]
+    rows += [dict(replica=0, step=60, **{"return": None})]
+    seen = export.returns_seen(rows, 0, [0, 10, 20, 60])
+    assert seen[10] == pytest.approx(10)
+    assert seen[60] == np.inf
+
+
+def test_what_is_not_there_is_said(stored, trained, tmp_path):
+    with pytest.raises(UserError, match="no policies of this task are stored"):
+        make("walker2d-medium", 10, folder=stored)
+    with pytest.raises(UserError, match="expected a folder of stored policies"):
+        make("hopper-medium", 10, folder=tmp_path)
+    with pytest.raises(UserError, match="no such file; expected a run directory"):
+        export.export(tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_sampled_actions_have_the_densitys_moments(stored):
+    """Noise is named by seed and time: the same ones give the same action."""
+    policy = policies.load(About("hopper", 1, 240), stored)
+    many = 4000
+    observations = np.zeros((many, 11), np.float32)
+    seeds, times = np.arange(many), np.zeros(many, np.int64)
+    actions, _ = policy.act()(observations, seeds, times)
+    again, _ = policy.act()(observations, seeds, times)
+    np.testing.assert_array_equal(actions, again)
+    later, _ = policy.act()(observations, seeds, times + 1)
+    assert not np.array_equal(actions, later)
+    pi = sac.distribution(policy.net, jnp.zeros((1, 11)))
+    u = np.arctanh(actions.astype(np.float64))
+    deviation = np.exp(np.asarray(pi.log_std)[0])
+    np.testing.assert_allclose(u.mean(axis=0), pi.mean[0], atol=0.06)
+    np.testing.assert_allclose(u.std(axis=0), deviation, rtol=0.06)
