@@ -20,7 +20,7 @@ CACHE = "JAX_COMPILATION_CACHE_DIR"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The processes of one session share what they compile: that is most of the time."""
+    """The processes of one session share what they compile: most of their time."""
     if CACHE not in os.environ:
         os.environ[CACHE] = tempfile.mkdtemp(prefix="manyhands-tests-")
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
