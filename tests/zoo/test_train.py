@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -14,8 +16,9 @@ from manyhands import UserError
 from manyhands.envs.pool import Pool
 from manyhands.envs.rollout import episode_seeds
 from manyhands.runs import Run
+from manyhands.zoo import sac
 from manyhands.zoo.collect import collect
-from manyhands.zoo.train import policies_at, train
+from manyhands.zoo.train import Explorers, policies_at, train
 
 PROGRAM = """
 import json, sys
@@ -129,3 +132,24 @@ def test_collected_steps_follow_each_other():
     rows = steps.rows()
     assert rows.shape == (2, 120, 2 * 17 + 6 + 3)
     np.testing.assert_array_equal(rows[..., 17:23], steps.actions)
+
+
+def test_explorers_sample_the_agents_policies():
+    keys = jax.random.split(jax.random.key(0), 3)
+    nets = jax.vmap(lambda key: sac.init(key, 5, 2, 16).actor.tree().net)(keys)
+    nets = jax.tree.map(lambda x: 5 * x, nets)
+    mask = jnp.array([[1.0, 1.0], [1.0, 1.0], [1.0, 0.0]])
+    act = Explorers(nets, mask)
+    observations = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
+    seeds, times = np.array([4, 5, 6]), np.array([0, 127, 128])
+    noise = np.array([act._noise(s, t) for s, t in ((4, 0), (5, 127), (6, 128))])
+    expected, _ = jax.vmap(sac.sample)(nets, jnp.asarray(observations), noise, mask)
+    actions, _ = act(observations, seeds, times)
+    np.testing.assert_allclose(actions, expected, atol=1e-6)
+    # Every moment of every episode has noise of its own, and the same one again.
+    many = np.array([act._noise(s, t) for s in range(40) for t in range(300)])
+    assert len(np.unique(many[:, 0])) == len(many)
+    assert abs(many.mean()) < 0.03
+    assert many.std() == pytest.approx(1, abs=0.02)
+    again = Explorers(nets, mask)(observations, seeds, times)[0]
+    np.testing.assert_array_equal(actions, again)
