@@ -46,7 +46,7 @@ def main(picture: Path, scratch: str) -> None:
         heldout = fitted.summary["behavior"]["heldout_log_prob"]
         print(f"{name}: ARI {ari:.3f}, held-out {heldout:.3f} nats", flush=True)
     panels[0].set(xlabel="updates", ylabel="ARI", ylim=(-0.05, 1.05), xlim=(0, STEPS))
-    panels[0].legend(fontsize=6, loc="center right")
+    panels[0].legend(fontsize=7, loc=(0.03, 0.17))
     panels[0].grid(alpha=0.3)
     save(figure, picture)
 
