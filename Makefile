@@ -8,10 +8,10 @@ demo: .venv/.ready-demo
 	$(BIN)/manyhands demo
 
 test: .venv/.ready-dev
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-slow: .venv/.ready-dev
-	$(BIN)/python -m pytest -n auto -m slow
+	$(BIN)/python -m pytest -n auto --dist loadfile -m slow
 
 lint: .venv/.ready-dev
 	$(BIN)/ruff check .

@@ -7,8 +7,8 @@ from manyhands import Behavior, Trajectories, fit, load, make
 from manyhands.behavior.options import Options
 from manyhands.behavior.problem import prepare
 
-# A quarter of the default: enough for the promise, and the test stays short.
-STEPS = {2: 5000, 3: 5000, 4: 5000, 5: 6000}
+# Less than half of the default: enough for the promise, and the test stays short.
+STEPS = {2: 4000, 3: 4000, 4: 4000, 5: 5000}
 
 
 def true_heldout(data: Trajectories) -> float:
@@ -27,21 +27,17 @@ def about(behavior: Behavior) -> dict:
 @pytest.mark.parametrize("k", STEPS)
 def test_sources_are_recovered_with_their_number_given_or_not(k):
     data = make(f"fork-{k}", 20_000)
-    given, auto = fit(data, k=[k, "auto"], steps=STEPS[k])
+    given, auto = fit(data, k=[k, "auto"], steps=STEPS[k], compare=k == 2)
     assert about(given)["ari"] >= 0.98
     assert about(auto)["ari"] >= 0.95
     assert about(given)["codes_used"] == about(auto)["codes_used"] == k
     true = true_heldout(data)
     for behavior in (given, auto):
         assert about(behavior)["heldout_log_prob"] == pytest.approx(true, abs=0.1)
-
-
-def test_one_gaussian_says_less_of_two_sources():
-    """Where both may be, it has to be wide enough for a way left and a way right."""
-    data = make("fork-2", 20_000)
-    found = fit(data, k=2, steps=STEPS[2], compare=True)
-    single = about(found)["single_gaussian_heldout_log_prob"]
-    assert about(found)["heldout_log_prob"] - single >= 0.3
+    if k == 2:
+        # Where both may be, one Gaussian has to be wide enough for either way.
+        single = about(given)["single_gaussian_heldout_log_prob"]
+        assert about(given)["heldout_log_prob"] - single >= 0.3
 
 
 def test_sources_of_real_data(real_data):

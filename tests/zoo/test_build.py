@@ -20,7 +20,7 @@ from manyhands.zoo.train import policies_at
 @pytest.fixture(scope="module")
 def stored(trained, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("stored") / "policies"
-    export.export(trained, folder, command="zoo export", workers=2)
+    export.export(trained, folder, command="zoo export", episodes=3, workers=2)
     return folder
 
 

@@ -43,18 +43,18 @@ def batch() -> Batch:
 
 
 @pytest.fixture(scope="module")
-def noise() -> np.ndarray:
+def noise() -> jax.Array:
     random = np.random.default_rng(1)
-    return random.normal(size=(2, ROWS, ACTIONS)).astype(np.float32)
+    return jnp.asarray(random.normal(size=(2, ROWS, ACTIONS)), jnp.float32)
 
 
 # The same in NumPy, float64, written from the equations
 
 
 class Reference:
-    def __init__(self, state: sac.State, batch: Batch, noise: np.ndarray):
+    def __init__(self, state: sac.State, batch: Batch, noise: jax.Array):
         self.batch = Batch(*(np.asarray(x, np.float64) for x in batch))
-        self.noise = noise.astype(np.float64)
+        self.noise = np.asarray(noise, np.float64)
         actor = state.actor.tree()
         self.actor, self.log_alpha = layers(actor.net), float(actor.log_alpha)
         self.critic, self.target = (

@@ -53,6 +53,7 @@ def export(
     folder: str | Path,
     *,
     command: str = "",
+    episodes: int = EPISODES,
     workers: int | None = None,
     progress: Progress = lambda done: None,
 ) -> None:
@@ -63,10 +64,10 @@ def export(
     """
     trained, kept = Trained(Path(run)), []
     for name in trained.tasks():
-        with Pool([task(name).env_id] * min(EPISODES, TOGETHER), workers) as pool:
+        with Pool([task(name).env_id] * min(episodes, TOGETHER), workers) as pool:
 
             def played(replica: int, step: int, pool: Pool = pool) -> Policy:
-                return play_policy(trained.policy(replica, step), pool)
+                return play_policy(trained.policy(replica, step), pool, episodes)
 
             for policy in choose(trained, name, played):
                 kept.append(policy)
@@ -98,7 +99,7 @@ def choose(
             yield played(best, step)
 
 
-def play_policy(policy: Policy, pool: Pool, episodes: int = EPISODES) -> Policy:
+def play_policy(policy: Policy, pool: Pool, episodes: int) -> Policy:
     """The policy with its returns, sampling and by the mode, on the same seeds."""
 
     def totals(mode: bool) -> np.ndarray:
