@@ -48,7 +48,8 @@ class Train:
 
         from manyhands.zoo.train import train  # JAX: when needed
 
-        what = f"training {len(self.tasks) * len(self.seeds)} agents"
+        agents = len(self.tasks) * len(self.seeds)
+        what = f"training {agents} agent{'s' if agents != 1 else ''}"
         with training_progress(what, steps) as show:
             train(
                 self.tasks,
