@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 Key = PRNGKeyArray
 Metrics = dict[str, Float[Array, ""]]
@@ -33,6 +33,3 @@ class Box(NamedTuple):
     @property
     def scale(self) -> Float[Array, " action"]:
         return (self.high - self.low) / 2
-
-
-Flags = Bool[Array, " batch"]

@@ -107,7 +107,7 @@ def distances(member: np.ndarray, embedded: np.ndarray) -> np.ndarray:
 def accepted(steps: list[Step], at_most: int) -> list[Step]:
     """The merges to make: until few enough are left, and while nothing speaks against.
 
-    (The first one to be refused ends it: evidence is smallest first.)
+    The first one to be refused ends it, though a later one may have less against it.
     """
     made = []
     for step in steps:
