@@ -1,7 +1,7 @@
 """Data sets by name: files in every format, and the sets that are made here."""
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ def load(data: str | Path, **options: Any) -> Trajectories:
 
     Args:
         data: a path (its format is recognised), `format:where` with one of d4rl,
-            minari, robomimic, lerobot, npz, or a made one: `fork:fork-3`.
+            minari, robomimic, lerobot, npz, or a made one: `fork:fork-3`,
+            `zoo:hopper-heterogeneous-5`.
         options: the fields of `ReadOptions`, such as `clip=True`.
     """
     known = [field.name for field in fields(ReadOptions)]
@@ -34,6 +35,8 @@ def load(data: str | Path, **options: Any) -> Trajectories:
     if maker in MAKERS:
         if options:
             raise UserError(f"{data}: made here, so it takes no options to read it")
+        if name not in MAKERS[maker].sizes:
+            raise _unknown(name, MAKERS[maker].sizes)
         return make(name)
     return formats.read(data, ReadOptions(**options))
 
@@ -44,20 +47,34 @@ def make(
     seed: int = 0,
     progress: Progress = _silent,
 ) -> Trajectories:
-    """Make a built-in data set, such as `fork-3`; deterministic given the seed."""
-    maker = maker_of(name)
-    size = maker.transitions if transitions is None else transitions
+    """Make a built-in data set; deterministic given the seed.
+
+    Args:
+        name: such as `fork-3` or `hopper-heterogeneous-5`.
+        transitions: at least so many; trajectories are complete.
+        progress: called with the transitions made so far.
+    """
+    maker = _maker_of(name)
+    size = maker.sizes[name] if transitions is None else transitions
     if size < 1:
         raise UserError(f"transitions: expected at least 1, got {size}")
     return importlib.import_module(maker.module).make(name, size, seed, progress)
 
 
-def maker_of(name: str) -> "Maker":
+def usual_size(name: str) -> int:
+    """How many transitions a built-in data set has unless the user says."""
+    return _maker_of(name).sizes[name]
+
+
+def _maker_of(name: str) -> "Maker":
     for maker in MAKERS.values():
-        if name in maker.names:
+        if name in maker.sizes:
             return maker
-    names = [name for maker in MAKERS.values() for name in maker.names]
-    raise UserError(f"{name}: expected a built-in data set: {', '.join(names)}")
+    raise _unknown(name, [name for maker in MAKERS.values() for name in maker.sizes])
+
+
+def _unknown(name: str, names: Iterable[str]) -> UserError:
+    return UserError(f"{name}: expected a built-in data set: {', '.join(names)}")
 
 
 def save(data: Trajectories, where: str | Path) -> None:
@@ -69,15 +86,27 @@ def save(data: Trajectories, where: str | Path) -> None:
 class Maker:
     """A family of data sets that are made here."""
 
-    names: tuple[str, ...]
-    transitions: int  # how many, unless the user says
+    sizes: dict[str, int]  # transitions of each, unless the user says
     module: str  # has make(name, transitions, seed, progress); imported when needed
+
+
+def _zoo_sizes() -> dict[str, int]:
+    """As many as in the paper and in D4RL."""
+    sizes = {}
+    for task, replay in (("hopper", 402), ("halfcheetah", 202), ("walker2d", 302)):
+        for k in range(1, 6):
+            sizes[f"{task}-heterogeneous-{k}"] = 1_000_000
+        sizes[f"{task}-random"] = 1_000_000
+        sizes[f"{task}-medium"] = 1_000_000
+        sizes[f"{task}-medium-replay"] = replay * 1000
+        sizes[f"{task}-medium-expert"] = 2_000_000
+    return sizes
 
 
 MAKERS = {
     "fork": Maker(
-        names=tuple(f"fork-{k}" for k in range(1, 6)),
-        transitions=20_000,
+        sizes={f"fork-{k}": 20_000 for k in range(1, 6)},
         module="manyhands.envs.fork_demonstrators",
-    )
+    ),
+    "zoo": Maker(sizes=_zoo_sizes(), module="manyhands.zoo.build"),
 }

@@ -4,9 +4,12 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
 
 _PARTIAL = re.compile(r"\..+-.+\.partial(\..*)?")  # the names that `atomic_file` makes
 
@@ -29,6 +32,15 @@ def atomic_file(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def save_arrays(
+    path: Path, arrays: Mapping[str, np.ndarray], about: dict[str, str] | None = None
+) -> None:
+    """A safetensors file."""
+    # The library writes the memory as it lies, in whatever order.
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    save_file(contiguous, path, about)
 
 
 @contextmanager

@@ -11,9 +11,11 @@ figures/*.png
 replica-N/         the same for each of several replicas (seeds, K)
 """
 
+import contextlib
 import csv
 import importlib.metadata
 import json
+import os
 import platform
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,14 +24,14 @@ from typing import Any
 import jax
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from manyhands.errors import UserError
-from manyhands.files import atomic_file, sweep
+from manyhands.files import atomic_file, save_arrays, sweep
 from manyhands.types import Pytree
 from manyhands.version import __version__
 
-PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "scikit-learn")
+PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "scikit-learn", "mujoco", "gymnasium")
 
 
 def environment() -> dict[str, Any]:
@@ -38,9 +40,19 @@ def environment() -> dict[str, Any]:
     return {
         "manyhands": __version__,
         "python": platform.python_version(),
-        "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "packages": versions(),
         "device": f"{device.platform}: {device.device_kind}",
+        "cores": os.cpu_count(),
     }
+
+
+def versions() -> dict[str, str]:
+    """Of the packages that are there."""
+    found = {}
+    for name in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 class Run:
@@ -122,9 +134,8 @@ class Run:
     def write_arrays(
         self, name: str, arrays: dict[str, np.ndarray], about: Any = None
     ) -> None:
-        contiguous = {k: np.ascontiguousarray(v) for k, v in arrays.items()}
         with atomic_file(self.path / name) as temporary:
-            save_file(contiguous, temporary, {"about": json.dumps(about)})
+            save_arrays(temporary, arrays, {"about": json.dumps(about)})
 
     def read_arrays(self, name: str) -> dict[str, np.ndarray]:
         try:

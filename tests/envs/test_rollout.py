@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from manyhands import UserError
-from manyhands.envs import pool as pools
+from manyhands.envs import processes
 from manyhands.envs.pool import Pool
 from manyhands.envs.rollout import episode_seeds, play, returns
 from manyhands.envs.scores import normalized
@@ -106,19 +106,19 @@ def test_a_process_that_is_killed_is_an_error_and_not_a_wait():
     with Pool([HOPPER] * 2, workers=2) as pool:
         episodes = play(pool, noise(3), itertools.count())
         next(episodes)
-        os.kill(pool._workers[1].pid, signal.SIGKILL)
+        os.kill(pool._processes.all[1].pid, signal.SIGKILL)
         with pytest.raises(UserError, match="an environment's process ended"):
             list(episodes)
 
 
 def test_no_process_outlives_its_pool():
     with Pool([HOPPER] * 2, workers=2) as pool:
-        pids = [worker.pid for worker in pool._workers]
+        pids = [worker.pid for worker in pool._processes.all]
     time.sleep(0.1)
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
-    assert not pool._folder.exists()
+    assert not pool._processes.folder.exists()
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_episodes_and_workers_must_be_some():
         returns(noise(3), HOPPER, 0)
     with pytest.raises(UserError, match="workers: expected at least 1, got 0"):
         returns(noise(3), HOPPER, 1, workers=0)
-    assert pools.cores() >= 1
+    assert processes.cores() >= 1
 
 
 def test_normalised_scores():

@@ -1,17 +1,22 @@
 """From trained agents to stored policies to data sets."""
 
 import json
+from itertools import islice
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
 from manyhands import UserError
+from manyhands.envs.rollout import episode_seeds
 from manyhands.envs.scores import normalized
-from manyhands.zoo import export, policies, sac
+from manyhands.nn.networks import MLP, Dense
+from manyhands.zoo import acting, export, policies, sac
 from manyhands.zoo.build import Roles, make
+from manyhands.zoo.players import Players
 from manyhands.zoo.policies import About
 from manyhands.zoo.tasks import TASKS
 from manyhands.zoo.train import policies_at
@@ -39,7 +44,10 @@ def test_the_last_policies_and_the_stages_of_the_best_are_stored(stored):
         }
         assert roles.to_medium[-1] == roles.medium
     made = json.loads((stored / "manifest.json").read_text())["made"]
-    assert made["command"] == "zoo export"
+    assert made["commands"] == [
+        "manyhands zoo train hopper halfcheetah --seeds 1 2 --out run",
+        "zoo export",
+    ]
     assert made["run"]["options"]["steps"] == 240
 
 
@@ -59,7 +67,7 @@ def test_a_stored_policy_acts_as_the_agent_did(stored, trained):
     ):
         task = TASKS[name]
         policy = policies.load(About(name, seed, 240), stored)
-        assert policy.net.layers[0].w.shape[0] == task.observations
+        assert policy.layers[0][0].shape[0] == task.observations
         observations = np.random.default_rng(r).normal(size=(5, 17)).astype(np.float32)
         observations[:, task.observations :] = 0
         wide = observations
@@ -69,15 +77,13 @@ def test_a_stored_policy_acts_as_the_agent_did(stored, trained):
                 for part in "wb"
             )
             wide = wide @ w + b if layer == 2 else np.maximum(wide @ w + b, 0)
-        pi = sac.distribution(
-            policy.net, jnp.asarray(observations[:, : task.observations])
-        )
-        np.testing.assert_allclose(pi.mean, wide[:, : task.actions], atol=1e-5)
-        np.testing.assert_allclose(pi.log_std, wide[:, 6 : 6 + task.actions], atol=1e-5)
-        modes, _ = policy.act(mode=True)(
-            observations[:, : task.observations], np.zeros(5, int), np.zeros(5, int)
-        )
-        np.testing.assert_allclose(modes, np.tanh(wide[:, : task.actions]), atol=1e-5)
+        mean, log_std = (wide[:, k : k + task.actions] for k in (0, 6))
+        for row, seen in enumerate(observations[:, : task.observations]):
+            found = acting.distribution(policy.layers, seen)
+            np.testing.assert_allclose(found[0], mean[row], atol=1e-5)
+            np.testing.assert_allclose(found[1], log_std[row], atol=1e-5)
+            chosen = acting.mode(policy.layers, seen)
+            np.testing.assert_allclose(chosen, np.tanh(mean[row]), atol=1e-5)
 
 
 def test_data_has_equal_shares_labels_and_exact_log_probs(stored):
@@ -92,7 +98,10 @@ def test_data_has_equal_shares_labels_and_exact_log_probs(stored):
     for number in (0, 1):
         mine = data.sources[data.trajectory] == number
         policy = policies.load(About("hopper", number + 1, 240), stored)
-        pi = sac.distribution(policy.net, jnp.asarray(data.observations[mine]))
+        net = MLP(
+            tuple(Dense(jnp.asarray(w), jnp.asarray(b)) for w, b in policy.layers)
+        )
+        pi = sac.distribution(net, jnp.asarray(data.observations[mine]))
         # By the formula, in float64, from the actions alone.
         mean, log_std = (
             np.asarray(pi.mean, np.float64),
@@ -163,19 +172,39 @@ def test_what_is_not_there_is_said(stored, trained, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_sampled_actions_have_the_densitys_moments(stored):
-    """Noise is named by seed and time: the same ones give the same action."""
-    policy = policies.load(About("hopper", 1, 240), stored)
-    many = 4000
-    observations = np.zeros((many, 11), np.float32)
-    seeds, times = np.arange(many), np.zeros(many, np.int64)
-    actions, _ = policy.act()(observations, seeds, times)
-    again, _ = policy.act()(observations, seeds, times)
-    np.testing.assert_array_equal(actions, again)
-    later, _ = policy.act()(observations, seeds, times + 1)
-    assert not np.array_equal(actions, later)
-    pi = sac.distribution(policy.net, jnp.zeros((1, 11)))
-    u = np.arctanh(actions.astype(np.float64))
-    deviation = np.exp(np.asarray(pi.log_std)[0])
-    np.testing.assert_allclose(u.mean(axis=0), pi.mean[0], atol=0.06)
-    np.testing.assert_allclose(u.std(axis=0), deviation, rtol=0.06)
+def test_samples_are_what_the_agents_network_gives_and_have_their_density():
+    rng = np.random.default_rng(0)
+    net = sac.init(jax.random.key(0), 5, 2, 16).actor.tree().net
+    # Far from 0, where tanh is flat: 1 - tanh(u)^2 vanishes in float32.
+    net = jax.tree.map(lambda x: 20 * x, net)
+    layers = [(np.asarray(layer.w), np.asarray(layer.b)) for layer in net.layers]
+    for _ in range(50):
+        seen, noise = 3 * rng.normal(size=5), rng.normal(size=2)
+        seen, noise = seen.astype(np.float32), noise.astype(np.float32)
+        action, log_prob = acting.sample(layers, seen, noise)
+        expected = sac.sample(net, jnp.asarray(seen), jnp.asarray(noise), jnp.ones(2))
+        np.testing.assert_allclose(action, expected[0], atol=1e-6)
+        np.testing.assert_allclose(log_prob, expected[1], rtol=1e-4, atol=1e-4)
+        assert np.isfinite(log_prob)
+
+
+def test_episodes_come_in_the_order_of_their_seeds_and_may_be_left():
+    with Players("Hopper-v5", workers=2) as players:
+        played = players.play(None, episode_seeds(0))
+        some = [next(played) for _ in range(5)]
+        played.close()  # the processes are still at work
+        again = list(players.play(None, islice(episode_seeds(0), 9)))
+    assert [e.seed for e in again] == list(islice(episode_seeds(0), 9))
+    for one, two in zip(some, again):
+        np.testing.assert_array_equal(one.observations, two.observations)
+        np.testing.assert_array_equal(one.actions, two.actions)
+        assert one.terminal
+        assert len(one.observations) == len(one) + 1
+    assert len(np.unique([e.actions[0] for e in again], axis=0)) == 9
+
+
+def test_a_player_that_dies_is_said():
+    with Players("Hopper-v5", workers=1) as players:
+        players._processes.all[0].kill()
+        with pytest.raises(UserError, match="an environment's process ended"):
+            list(players.play(None, [1, 2]))

@@ -10,15 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from manyhands import UserError
-from manyhands.envs.pool import Pool
-from manyhands.envs.rollout import episode_seeds
-from manyhands.runs import Run
-from manyhands.zoo import sac
-from manyhands.zoo.collect import collect
-from manyhands.zoo.train import Explorers, policies_at, train
+from manyhands.runs import Run, flatten
+from manyhands.zoo import acting, explorer, sac
+from manyhands.zoo.explorer import Agent, Shape
+from manyhands.zoo.explorers import Explorers, Replay
+from manyhands.zoo.train import policies_at, train
 
 PROGRAM = """
 import json, sys
@@ -108,48 +107,52 @@ def test_another_run_is_not_overwritten(trained, sizes):
         train(["hopper"], [1], trained, **sizes)
 
 
-def test_collected_steps_follow_each_other():
-    def act(observations, seeds, times):
-        actions = np.tanh(observations[:, :6] + times[:, None] / 100)
-        return actions, np.zeros(len(actions))
+def test_steps_follow_each_other(tmp_path):
+    shape = Shape(agents=2, capacity=150, observations=17, actions=6)
+    replay = Replay(tmp_path / "replay", shape)
+    agents = [Agent(0, "Hopper-v5", [1, 0]), Agent(1, "HalfCheetah-v5", [1, 1])]
+    keys = jax.random.split(jax.random.key(0), 2)
+    nets = jax.vmap(lambda key: sac.init(key, 17, 6, 16).actor.tree().net)(keys)
+    with Explorers(agents, replay, 2) as explorers:
+        explorers.begin(nets, start=30, steps=120, number=1)
+        returns = explorers.finish()
+    assert not replay.file[:, :30].any()
+    replay.filled = 30
+    replay.take(150)
+    rows = np.asarray(replay.rows).reshape(2, 150, -1)
+    np.testing.assert_array_equal(rows, replay.file)
+    rows = rows[:, 30:]
+    now, action, reward = rows[..., :17], rows[..., 17:23], rows[..., 23]
+    following, terminal, trajectory = rows[..., 24:41], rows[..., 41], rows[..., 42]
+    assert not trajectory.any()
+    for agent in range(2):
+        follows = np.all(following[agent, :-1] == now[agent, 1:], axis=1)
+        np.testing.assert_array_equal(follows, terminal[agent, :-1] == 0)
+    assert terminal[0].sum() == len(returns[0]) > 1  # falls
+    assert not terminal[1].any()
+    assert not now[0, :, 11:].any()
+    assert not action[0, :, 3:].any()
+    assert action[0, :, :3].all()
+    assert action[1].all()
+    first = int(np.argmax(terminal[0])) + 1
+    assert returns[0][0] == pytest.approx(reward[0, :first].sum(), rel=1e-5)
 
-    with Pool(["Hopper-v5", "HalfCheetah-v5"], workers=1) as pool:
-        seeds = [episode_seeds(0), episode_seeds(1)]
-        steps = collect(pool, act, seeds, 120)
-    for slot in range(2):
-        ends = steps.terminals[slot, :-1] > 0
-        follows = np.all(
-            steps.next_observations[slot, :-1] == steps.observations[slot, 1:], axis=1
-        )
-        np.testing.assert_array_equal(follows, ~ends)
-    assert steps.terminals[0].sum() == len(steps.returns[0]) > 1  # falls
-    assert not steps.terminals[1].any()
-    assert not steps.observations[0, :, 11:].any()
-    first = int(np.argmax(steps.terminals[0])) + 1
-    assert steps.returns[0][0] == pytest.approx(
-        steps.rewards[0, :first].sum(), rel=1e-5
-    )
-    rows = steps.rows()
-    assert rows.shape == (2, 120, 2 * 17 + 6 + 3)
-    np.testing.assert_array_equal(rows[..., 17:23], steps.actions)
 
-
-def test_explorers_sample_the_agents_policies():
+def test_a_policy_without_its_padding_is_the_same_function(tmp_path):
     keys = jax.random.split(jax.random.key(0), 3)
     nets = jax.vmap(lambda key: sac.init(key, 5, 2, 16).actor.tree().net)(keys)
     nets = jax.tree.map(lambda x: 5 * x, nets)
-    mask = jnp.array([[1.0, 1.0], [1.0, 1.0], [1.0, 0.0]])
-    act = Explorers(nets, mask)
-    observations = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
-    seeds, times = np.array([4, 5, 6]), np.array([0, 127, 128])
-    noise = np.array([act._noise(s, t) for s, t in ((4, 0), (5, 127), (6, 128))])
-    expected, _ = jax.vmap(sac.sample)(nets, jnp.asarray(observations), noise, mask)
-    actions, _ = act(observations, seeds, times)
-    np.testing.assert_allclose(actions, expected, atol=1e-6)
-    # Every moment of every episode has noise of its own, and the same one again.
-    many = np.array([act._noise(s, t) for s in range(40) for t in range(300)])
-    assert len(np.unique(many, axis=0)) == len(many)
-    assert abs(many.mean()) < 0.03
-    assert many.std() == pytest.approx(1, abs=0.02)
-    again = Explorers(nets, mask)(observations, seeds, times)[0]
-    np.testing.assert_array_equal(actions, again)
+    save_file(flatten(nets), tmp_path / "policies")
+    rng = np.random.default_rng(0)
+    for agent in range(3):
+        net = jax.tree.map(lambda x, agent=agent: x[agent], nets)
+        for observations, actions in ((5, 2), (3, 1)):
+            layers = explorer.read_policy(
+                tmp_path / "policies", agent, observations, actions
+            )
+            seen = np.zeros(5, np.float32)
+            seen[:observations] = rng.normal(size=observations)
+            expected = sac.distribution(net, jnp.asarray(seen))
+            mean, log_std = acting.distribution(layers, seen[:observations])
+            np.testing.assert_allclose(mean, expected.mean[:actions], atol=1e-5)
+            np.testing.assert_allclose(log_std, expected.log_std[:actions], atol=1e-5)

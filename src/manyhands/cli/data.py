@@ -26,7 +26,7 @@ class Info:
     """Show the data set card: what is in it, who made it, problems found."""
 
     data: tyro.conf.Positional[str]
-    """A path, or format:where (d4rl, minari, robomimic, lerobot, npz, fork)."""
+    """A path, or format:where (d4rl, minari, robomimic, lerobot, npz, fork, zoo)."""
     json: bool = False
     """Print the card as JSON."""
     reading: Reading = field(default_factory=ReadOptions)
@@ -44,11 +44,14 @@ class Make:
     """Make a built-in data set and write it to disk."""
 
     name: tyro.conf.Positional[str]
-    """fork-1 to fork-5: the fork problem with that many demonstrators."""
+    """fork-1 to fork-5: the fork problem with that many demonstrators;
+    {hopper, halfcheetah, walker2d}-{heterogeneous-1 to heterogeneous-5, random, medium,
+    medium-replay, medium-expert}: MuJoCo, by stored policies."""
     out: str
     """The file: .hdf5 (D4RL's layout), .npz, or format:where."""
     transitions: int | None = None
-    """At least this many (fork: 20000); trajectories are complete."""
+    """At least this many (fork: 20000, MuJoCo: as the paper's, most 1000000);
+    trajectories are complete."""
     seed: int = 0
     """The same seed makes the same data."""
     overwrite: bool = False
@@ -56,7 +59,7 @@ class Make:
 
     def run(self) -> None:
         _check_destination(self.out, self.overwrite)
-        total = self.transitions or datasets.maker_of(self.name).transitions
+        total = self.transitions or datasets.usual_size(self.name)
         with progress(f"making {self.name}", total) as show:
             data = datasets.make(self.name, self.transitions, self.seed, show)
         _write(data, self.out)

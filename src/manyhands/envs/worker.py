@@ -1,10 +1,7 @@
 """A process that steps some environments; see `pool.py` for its other end.
 
-It is a program of its own (`python -m manyhands.envs.worker`), not a fork of the
-caller's: JAX's threads do not survive a fork, and scripts need no main guard. Numbers
-are exchanged in a file that both map; a byte on standard input says that it is the
-worker's turn, a byte on standard output that it has done. When the caller goes away,
-standard input ends, and so does the worker.
+Numbers are exchanged in a file that both map; a byte on standard input says that it is
+the worker's turn, a byte on standard output that it has done.
 """
 
 import json
@@ -23,7 +20,8 @@ class Block:
     """The numbers that a pool and its workers exchange: one row per environment."""
 
     def __init__(self, path: Path, slots: int, states: int, actions: int):
-        rows = np.memmap(path, _row(states, actions), "r+", shape=(slots,))
+        mapped = np.memmap(path, _row(states, actions), "r+", shape=(slots,))
+        rows = np.asarray(mapped)  # a memmap's every slice costs microseconds more
         self.command, self.seed = rows["command"], rows["seed"]
         self.action, self.observation = rows["action"], rows["observation"]
         self.reward = rows["reward"]
@@ -52,9 +50,7 @@ def _row(states: int, actions: int) -> np.dtype:
 
 def main(ids: Sequence[str], first: int) -> None:
     """Serve these environments, the slots from `first` on."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's to handle
-    answer = os.dup(1)
-    os.dup2(2, 1)  # what libraries print must not get between the bytes
+    answer = quiet()
 
     import gymnasium
 
@@ -72,6 +68,17 @@ def main(ids: Sequence[str], first: int) -> None:
         for slot, env in enumerate(envs, first):
             serve(block, slot, env)
         os.write(answer, b".")
+
+
+def quiet() -> int:
+    """Leave Ctrl-C to the caller, and standard output to our answers.
+
+    Returns where to write them: what libraries print must not get between the bytes.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    return answer
 
 
 def describe(env) -> dict:

@@ -5,19 +5,19 @@ log-probability of every action. The same seed makes the same data, whatever the
 of processes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from manyhands.data.trajectories import Trajectories
-from manyhands.envs.pool import Pool
-from manyhands.envs.rollout import TOGETHER, Act, Episode, episode_seeds, play
+from manyhands.envs.rollout import Episode, episode_seeds
 from manyhands.errors import UserError
 from manyhands.zoo import policies
-from manyhands.zoo.export import MEDIUM
-from manyhands.zoo.policies import STORED, About
+from manyhands.zoo.acting import Layers
+from manyhands.zoo.players import Players
+from manyhands.zoo.policies import MEDIUM, STORED, About
 from manyhands.zoo.tasks import task
 
 Progress = Callable[[int], None]
@@ -38,8 +38,8 @@ class Roles(NamedTuple):
             raise UserError(f"{name}: no policies of this task are stored in {folder}")
         last = max(about.step for about in mine)
         finals = sorted((a for a in mine if a.step == last), key=lambda a: a.seed)
-        expert = max(finals, key=lambda a: a.return_mean)
-        stages = [a for a in mine if a.seed == expert.seed and a.step < last]
+        stages = [a for a in mine if a.step < last]  # of the expert alone
+        expert = next(a for a in finals if a.seed == stages[0].seed)
         target = MEDIUM * expert.return_mean
         medium = min(stages, key=lambda a: abs(a.return_mean - target))
         before = [a for a in stages if a.step <= medium.step]
@@ -57,18 +57,37 @@ def make(
 ) -> Trajectories:
     """At least so many transitions, in equal shares of the sources."""
     whose, _, kind = name.partition("-")
-    hands = sources(whose, kind, folder)
-    share, env_id = -(-transitions // len(hands)), task(whose).env_id
+    hands, env_id = sources(whose, kind, folder), task(whose).env_id
+    return record(name, env_id, hands, transitions, seed, progress, workers)
+
+
+def record(
+    name: str,
+    env_id: str,
+    hands: Mapping[str, Layers | None],
+    transitions: int,
+    seed: int = 0,
+    progress: Progress = lambda done: None,
+    workers: int | None = None,
+) -> Trajectories:
+    """Let some policies play, in equal shares, and write down what they do.
+
+    Args:
+        hands: the policies by the names of their sources; None for uniform actions.
+    """
+    share = -(-transitions // len(hands))
     episodes: list[Episode] = []
     made_by: list[int] = []
     done = 0
-    with Pool([env_id] * TOGETHER, workers) as pool:
-        for number, act in enumerate(hands.values()):
-            for episode in until(share, play(pool, act, episode_seeds(seed, number))):
+    with Players(env_id, workers) as players:
+        for number, layers in enumerate(hands.values()):
+            played = players.play(layers, episode_seeds(seed, number))
+            for episode in until(share, played):
                 episodes.append(episode)
                 made_by.append(number)
                 done += len(episode)
                 progress(min(done, transitions))
+            played.close()  # before the next one begins
     lengths = [len(episode) for episode in episodes]
     ends = np.cumsum(lengths) - 1
     terminals, timeouts = np.zeros((2, sum(lengths)), bool)
@@ -92,10 +111,10 @@ def make(
     return data.shuffle(seed).renumbered()
 
 
-def sources(whose: str, kind: str, folder: Path) -> dict[str, Act]:
+def sources(whose: str, kind: str, folder: Path) -> dict[str, Layers | None]:
     """The policies of a data set by the names of its sources."""
     if kind == "random":
-        return {"random": policies.random_act(task(whose).actions)}
+        return {"random": None}
     roles = Roles.of(whose, folder)
     if kind.startswith("heterogeneous-"):
         first = roles.finals[: int(kind.removeprefix("heterogeneous-"))]
@@ -105,13 +124,14 @@ def sources(whose: str, kind: str, folder: Path) -> dict[str, Act]:
     else:
         known = {"medium": roles.medium, "expert": roles.expert}
         chosen = {name: known[name] for name in kind.split("-")}
-    return {name: policies.load(about, folder).act() for name, about in chosen.items()}
+    return {name: policies.load(about, folder).layers for name, about in chosen.items()}
 
 
-def until(steps: int, episodes: Iterator[Episode]) -> Iterator[Episode]:
+def until(steps: int, episodes: Iterable[Episode]) -> Iterator[Episode]:
     """Whole episodes, until there are enough steps."""
     have = 0
-    while have < steps:
-        episode = next(episodes)
+    for episode in episodes:
         have += len(episode)
         yield episode
+        if have >= steps:
+            return

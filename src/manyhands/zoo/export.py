@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.envs.pool import Pool
-from manyhands.envs.rollout import TOGETHER, episode_seeds, play
+from manyhands.envs.rollout import episode_seeds
 from manyhands.envs.scores import normalized
 from manyhands.errors import UserError
 from manyhands.runs import Run, environment
 from manyhands.zoo import policies
-from manyhands.zoo.policies import Policy
+from manyhands.zoo.players import Players
+from manyhands.zoo.policies import MEDIUM, Policy
 from manyhands.zoo.tasks import task
 from manyhands.zoo.train import policies_at
 
 EPISODES = 20
-MEDIUM = 1 / 3  # of the expert's return
 CANDIDATES = 5  # for medium, by the returns seen in training; played to choose one
 TO_MEDIUM, FROM_MEDIUM = 7, 8  # stages of one agent's training, both ends included
 Progress = Callable[[int], None]  # policies played so far
@@ -38,6 +37,12 @@ class Trained:
 
     def tasks(self) -> list[str]:
         return list(dict.fromkeys(name for name, _ in self.agents))
+
+    def command(self) -> str:
+        """What trained it; options that are not the defaults are in `config`."""
+        seeds = dict.fromkeys(str(seed) for _, seed in self.agents)
+        words = [*self.tasks(), "--seeds", *seeds, "--out", self.run.path.name]
+        return f"manyhands zoo train {' '.join(words)}"
 
     def expected(self) -> int:
         """How many policies are stored, more or less."""
@@ -64,16 +69,17 @@ def export(
     """
     trained, kept = Trained(Path(run)), []
     for name in trained.tasks():
-        with Pool([task(name).env_id] * min(episodes, TOGETHER), workers) as pool:
+        with Players(task(name).env_id, workers) as players:
 
-            def played(replica: int, step: int, pool: Pool = pool) -> Policy:
-                return play_policy(trained.policy(replica, step), pool, episodes)
+            def played(replica: int, step: int, players: Players = players) -> Policy:
+                return play_policy(trained.policy(replica, step), players, episodes)
 
             for policy in choose(trained, name, played):
                 kept.append(policy)
                 progress(len(kept))
     kept.sort(key=lambda p: (p.about.task, p.about.seed, p.about.step))
-    made = {"command": command, "run": trained.config, "played": environment()}
+    commands = [trained.command(), command]
+    made = {"commands": commands, "run": trained.config, "played": environment()}
     policies.write(Path(folder), kept, made)
 
 
@@ -99,14 +105,15 @@ def choose(
             yield played(best, step)
 
 
-def play_policy(policy: Policy, pool: Pool, episodes: int) -> Policy:
+def play_policy(policy: Policy, players: Players, episodes: int) -> Policy:
     """The policy with its returns, sampling and by the mode, on the same seeds."""
 
-    def totals(mode: bool) -> np.ndarray:
+    def totals(by_mode: bool) -> np.ndarray:
         seeds = islice(episode_seeds(0), episodes)
-        return np.array([e.total for e in play(pool, policy.act(mode), seeds)])
+        played = players.play(policy.layers, seeds, by_mode)
+        return np.array([episode.total for episode in played])
 
-    sampled, by_mode = totals(mode=False), totals(mode=True)
+    sampled, by_mode = totals(by_mode=False), totals(by_mode=True)
     score = normalized(sampled, task(policy.about.task).env_id)
     assert score is not None
     return policies.described(

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from manyhands.hyper import COUNT, POSITIVE, SHARE, option
 
+LOG_STD = (-20.0, 2.0)  # bounds of the policies' log-deviations
+
 
 @dataclass(frozen=True)
 class Options:

@@ -28,8 +28,8 @@ from manyhands.nn.bundle import Bundle
 from manyhands.nn.distributions import TanhNormal
 from manyhands.nn.networks import MLP, Dense
 from manyhands.types import Batch, Key, Metrics
+from manyhands.zoo.options import LOG_STD
 
-LOG_STD = (-20.0, 2.0)
 CRITICS = 2
 HIDDEN_LAYERS = 2
 LAST_OF_CRITIC, LAST_OF_ACTOR = 3e-3, 1e-3  # the last layers start nearly at zero

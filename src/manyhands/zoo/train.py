@@ -9,7 +9,6 @@ goes on as if it had not been.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from manyhands import fleet, hyper
-from manyhands.envs.pool import Pool
-from manyhands.envs.rollout import Act, episode_seeds
+from manyhands.envs.processes import how_many
 from manyhands.errors import UserError
 from manyhands.interrupts import stop_politely
-from manyhands.nn.networks import MLP
 from manyhands.runs import Run, environment, flatten
 from manyhands.zoo import sac
-from manyhands.zoo.collect import Steps, collect
+from manyhands.zoo.explorer import Agent, Shape
+from manyhands.zoo.explorers import Explorers, Replay
 from manyhands.zoo.options import PRESETS, Options
 from manyhands.zoo.tasks import TASKS, task
 
@@ -59,7 +57,9 @@ def train(
     if not tasks or not seeds:
         raise UserError("tasks, seeds: expected at least one of each, got none")
     agents = [(name, seed) for name in tasks for seed in seeds]
-    env_ids = [task(name).env_id for name, _ in agents]
+    for name in tasks:
+        task(name)
+    workers = how_many(workers, len(agents))
     run = Run(out)
     run.check()
     run.begin(
@@ -70,10 +70,7 @@ def train(
         },
         same=("agents", "options"),
     )
-    # Padded as if all tasks were there: an agent is the same whoever trains beside it.
-    sizes = [(t.observations, t.actions) for t in TASKS.values()]
-    with Pool(env_ids, workers, at_least=max(sizes)) as pool:
-        Training(run, options, agents, pool, progress, checkpoint_seconds).train()
+    Training(run, options, agents, progress, checkpoint_seconds).train(workers)
 
 
 class Training:
@@ -84,16 +81,25 @@ class Training:
         run: Run,
         options: Options,
         agents: list[tuple[str, int]],
-        pool: Pool,
         progress: Progress,
         checkpoint_seconds: float,
     ):
-        self.run, self.options, self.agents, self.pool = run, options, agents, pool
+        self.run, self.options, self.agents = run, options, agents
         self.progress, self.checkpoint_seconds = progress, checkpoint_seconds
-        seeds = jnp.asarray([seed for _, seed in agents], jnp.uint32)
-        masks = [np.arange(pool.actions) < task(name).actions for name, _ in agents]
+        self.epoch, self.epochs = 0, -(-options.steps // options.epoch)
+        self.shape = Shape(
+            agents=len(agents),
+            capacity=options.first + self.epochs * options.epoch,
+            # As if all tasks were there: an agent is the same whoever trains beside it.
+            observations=max(t.observations for t in TASKS.values()),
+            actions=max(t.actions for t in TASKS.values()),
+        )
+        self.replay = Replay(run.path / "replay.f32", self.shape)
+        widest = np.arange(self.shape.actions)
+        masks = [widest < task(name).actions for name, _ in agents]
         self.fitted = sac.Fitted(jnp.asarray(np.array(masks), jnp.float32))
-        self.state = jax.jit(jax.vmap(self._init))(seeds)
+        self.seeds = jnp.asarray([seed for _, seed in agents], jnp.uint32)
+        self.state = jax.jit(jax.vmap(self._init))(self.seeds)
         config = sac.Config(
             jnp.float32(options.rate),
             jnp.float32(options.discount),
@@ -102,79 +108,74 @@ class Training:
         self.config = jax.tree.map(
             lambda x: jnp.broadcast_to(x, (len(agents), *x.shape)), config
         )
-        self.seeds = seeds
-        self.epoch, self.epochs = 0, -(-options.steps // options.epoch)
-        self.replay = Replay(
-            run.path / "replay.f32",
-            len(agents),
-            options.first + self.epochs * options.epoch,
-            columns=2 * pool.states + pool.actions + 3,
-        )
 
     def _init(self, seed) -> sac.State:
         # Apart from the keys of steps, which count from 0.
         key = jax.random.fold_in(jax.random.key(seed), 2**31 - 1)
-        return sac.init(key, self.pool.states, self.pool.actions, self.options.width)
+        shape, width = self.shape, self.options.width
+        return sac.init(key, shape.observations, shape.actions, width)
 
     # The loop
 
-    def train(self) -> None:
-        options, epochs = self.options, self.epochs
+    def train(self, workers: int) -> None:
+        options, last = self.options, self.epochs
         self._resume()
         saved = time.perf_counter()
-        with stop_politely() as stopped:
+        with stop_politely() as stopped, self._explorers(workers) as explorers:
             if self.replay.filled == 0:
                 self._keep(0)
-                self.replay.add(self._collect(options.first).rows())
-            while self.epoch < epochs:
-                act = self._act()
+                self._explore(explorers, options.first)
+                explorers.finish()
+                self.replay.take(options.first)
+            while self.epoch < last:
+                self._explore(explorers, options.epoch)
                 state, metrics = self._learn()  # the device is busy from here on
-                steps = self._collect(options.epoch, act)
+                returns = explorers.finish()
                 self.state = jax.block_until_ready(state)
-                self.replay.add(steps.rows())
+                self.replay.take(self.replay.filled + options.epoch)
                 self.epoch += 1
-                self._log(steps, metrics)
+                self._log(returns, metrics)
                 done = self.epoch * options.epoch
-                if done % options.keep_every < options.epoch or self.epoch == epochs:
+                if done % options.keep_every < options.epoch or self.epoch == last:
                     self._keep(done)
-                now = time.perf_counter()
-                last = self.epoch == epochs
-                if stopped() or last or now - saved > self.checkpoint_seconds:
+                late = time.perf_counter() - saved > self.checkpoint_seconds
+                if stopped() or late or self.epoch == last:
                     self._checkpoint()
-                    saved = now
-                if stopped() and not last:
+                    saved = time.perf_counter()
+                if stopped() and self.epoch < last:
                     raise KeyboardInterrupt
         self.run.write_json("summary.json", {"steps": self.epoch * options.epoch})
 
+    def _explorers(self, workers: int) -> Explorers:
+        agents = [
+            Agent(number, task(name).env_id, [seed, list(TASKS).index(name)])
+            for number, (name, seed) in enumerate(self.agents)
+        ]
+        return Explorers(agents, self.replay, workers)
+
+    def _explore(self, explorers: Explorers, steps: int) -> None:
+        # The steps to begin with count as an epoch of their own.
+        number = 0 if self.replay.filled == 0 else self.epoch + 1
+        net = self.state.actor.tree().net
+        explorers.begin(net, self.replay.filled, steps, number)
+
     def _learn(self) -> tuple[sac.State, dict[str, jax.Array]]:
         replay, many = self.replay, len(self.agents)
-        start = jnp.arange(many, dtype=jnp.int32) * replay.capacity
+        start = jnp.arange(many, dtype=jnp.int32) * self.shape.capacity
         size = jnp.full(many, replay.filled, jnp.int32)
         return fleet.advance(
             sac.update,
             self.state,
             fleet.Replicas(self.seeds, start, size, self.config, self.fitted),
-            fleet.Packed(replay.rows, self.pool.states, self.pool.actions),
+            fleet.Packed(replay.rows, self.shape.observations, self.shape.actions),
             first_step=self.epoch * self.options.epoch,
             steps=self.options.epoch,
             batch_size=self.options.batch_size,
         )
 
-    def _act(self) -> Act:
-        return Explorers(self.state.actor.tree().net, self.fitted.mask)
-
-    def _collect(self, steps: int, act: Act | None = None) -> Steps:
-        # The steps to begin with count as an epoch of their own.
-        number = 0 if act is None else self.epoch + 1
-        seeds = [
-            episode_seeds(seed, list(TASKS).index(name), number)
-            for name, seed in self.agents
-        ]
-        return collect(self.pool, act or self._act(), seeds, steps)
-
     # What is kept
 
-    def _log(self, steps: Steps, metrics: dict[str, jax.Array]) -> None:
+    def _log(self, returns: list[list[float]], metrics: dict[str, jax.Array]) -> None:
         done = self.epoch * self.options.epoch
         values = {name: np.asarray(value) for name, value in metrics.items()}
         rows = [
@@ -183,11 +184,11 @@ class Training:
                 "replica": r,
                 "task": name,
                 "seed": seed,
-                "return": float(np.mean(returns)) if returns else None,
-                "episodes": len(returns),
+                "return": float(np.mean(ended)) if ended else None,
+                "episodes": len(ended),
                 **{key: float(value[r]) for key, value in values.items()},
             }
-            for r, ((name, seed), returns) in enumerate(zip(self.agents, steps.returns))
+            for r, ((name, seed), ended) in enumerate(zip(self.agents, returns))
         ]
         self.run.append_metrics(rows)
         shown = {
@@ -219,75 +220,3 @@ class Training:
 def policies_at(step: int) -> str:
     """The file in a run with all agents' policies after so many steps."""
     return f"policies/{step:08d}.safetensors"
-
-
-class Explorers:
-    """The policies as they are now, one environment each, for `collect`.
-
-    On the host, because the device has work to do, and in NumPy: products this small
-    take less time than a call of JAX.
-    """
-
-    def __init__(self, nets: MLP, mask: jax.Array):
-        # Copies: learning gives up the arrays of the state.
-        self.layers = [
-            (np.array(layer.w), np.array(layer.b)[:, None]) for layer in nets.layers
-        ]
-        self.mask = np.array(mask)
-        self.drawn: dict[tuple[int, int], np.ndarray] = {}
-
-    def __call__(
-        self, observations: np.ndarray, seeds: np.ndarray, times: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        x = observations[:, None]  # [agent, 1, S]
-        for w, b in self.layers[:-1]:
-            x = np.maximum(x @ w + b, 0)
-        w, b = self.layers[-1]
-        mean, log_std = np.split((x @ w + b)[:, 0], 2, axis=-1)
-        noise = [self._noise(s, t) for s, t in zip(seeds.tolist(), times.tolist())]
-        u = mean + np.exp(np.clip(log_std, *sac.LOG_STD)) * np.array(noise)
-        return np.tanh(u) * self.mask, np.full(len(u), np.nan, np.float32)
-
-    def _noise(self, seed: int, time: int) -> np.ndarray:
-        key = (seed, time // 128)
-        if key not in self.drawn:
-            size = (128, self.mask.shape[1])
-            draw = np.random.default_rng(key).standard_normal(size, np.float32)
-            self.drawn[key] = draw
-        return self.drawn[key][time % 128]
-
-
-class Replay:
-    """All that the agents have seen: on the device, and on disk for a run that goes on.
-
-    Nothing is forgotten: rlkit's million is as much as the default run sees.
-    """
-
-    def __init__(self, path: Path, agents: int, capacity: int, columns: int):
-        self.capacity, self.filled = capacity, 0  # of each agent
-        self.rows = jnp.zeros((agents * capacity, columns), jnp.float32)
-        shape, mode = (agents, capacity, columns), "r+" if path.exists() else "w+"
-        self.file = np.memmap(path, np.float32, mode, shape=shape)
-
-    def add(self, new: np.ndarray) -> None:
-        """[agent, step, column]"""
-        end = self.filled + new.shape[1]
-        self.file[:, self.filled : end] = new
-        self.rows = _insert(self.rows, jnp.asarray(new), self.filled)
-        self.filled = end
-
-    def flush(self) -> None:
-        self.file.flush()
-
-    def restore(self, filled: int) -> None:
-        """Rows written after the checkpoint are there too: they will come again."""
-        self.filled = filled
-        self.rows = jnp.asarray(self.file.reshape(self.rows.shape))
-
-
-@partial(jax.jit, donate_argnames="rows")
-def _insert(rows, new, start):
-    by_agent = rows.reshape(len(new), -1, rows.shape[-1])
-    return jax.lax.dynamic_update_slice(by_agent, new, (0, start, 0)).reshape(
-        rows.shape
-    )
