@@ -10,6 +10,7 @@ from manyhands.data import formats
 from manyhands.data.formats import ReadOptions
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
+from manyhands.zoo.tasks import data_sets
 
 Progress = Callable[[int], None]  # told how many transitions are there
 
@@ -90,23 +91,10 @@ class Maker:
     module: str  # has make(name, transitions, seed, progress); imported when needed
 
 
-def _zoo_sizes() -> dict[str, int]:
-    """As many as in the paper and in D4RL."""
-    sizes = {}
-    for task, replay in (("hopper", 402), ("halfcheetah", 202), ("walker2d", 302)):
-        for k in range(1, 6):
-            sizes[f"{task}-heterogeneous-{k}"] = 1_000_000
-        sizes[f"{task}-random"] = 1_000_000
-        sizes[f"{task}-medium"] = 1_000_000
-        sizes[f"{task}-medium-replay"] = replay * 1000
-        sizes[f"{task}-medium-expert"] = 2_000_000
-    return sizes
-
-
 MAKERS = {
     "fork": Maker(
         sizes={f"fork-{k}": 20_000 for k in range(1, 6)},
         module="manyhands.envs.fork_demonstrators",
     ),
-    "zoo": Maker(sizes=_zoo_sizes(), module="manyhands.zoo.build"),
+    "zoo": Maker(sizes=data_sets(), module="manyhands.zoo.build"),
 }

@@ -39,6 +39,7 @@ class Zoo:
     command: (
         Annotated[zoo.Train, tyro.conf.subcommand("train")]
         | Annotated[zoo.Export, tyro.conf.subcommand("export")]
+        | Annotated[zoo.Check, tyro.conf.subcommand("check")]
     )
 
     def run(self) -> None:

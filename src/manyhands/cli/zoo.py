@@ -1,4 +1,4 @@
-"""manyhands zoo train | export"""
+"""manyhands zoo train | export | check"""
 
 import shlex
 import sys
@@ -12,6 +12,7 @@ from manyhands import hyper
 from manyhands.cli.console import out, progress, training_progress
 from manyhands.errors import UserError
 from manyhands.zoo.options import PRESETS
+from manyhands.zoo.tasks import data_sets
 
 if TYPE_CHECKING:
     Overrides = Any
@@ -97,3 +98,42 @@ class Export:
                 f" ± {about.mode_return_std:.0f}  score {about.normalized:.1f}"
             )
         out.print(f"wrote {self.out}")
+
+
+@dataclass(frozen=True)
+class Check:
+    """Make small versions of the zoo's data sets: are they what they were?"""
+
+    names: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Data sets; all of them if none is given."""
+    write: bool = False
+    """Register what is found, with this kind of machine."""
+
+    def run(self) -> None:
+        from manyhands.zoo import registry
+
+        known = list(data_sets())
+        for name in self.names:
+            if name not in known:
+                raise UserError(f"{name}: expected one of {', '.join(known)}")
+        if self.write and self.names:
+            raise UserError("names, --write: all data sets are registered together")
+        chosen, checks = self.names or known, []
+        with progress("making data sets", len(chosen)) as show:
+            for number, found in enumerate(registry.check(chosen), 1):
+                checks.append(found)
+                show(number)
+        if self.write:
+            registry.write(checks)
+            out.print(f"wrote {len(checks)} fingerprints of {registry.machine()}")
+            return
+        for found in checks:
+            out.print(f"{found.name}  {'same' if found.same else 'other'} data")
+        there, here = registry.made_on(), registry.machine()
+        if not all(found.same for found in checks):
+            if there == here:
+                raise UserError(
+                    "expected the registered data sets, found others: the simulator, "
+                    "the policies or the noise have changed"
+                )
+            out.print(f"registered on {there}, this is {here}: other data is no fault")

@@ -1,4 +1,4 @@
-"""The paper's three tasks."""
+"""The paper's three tasks, and its data sets."""
 
 from typing import NamedTuple
 
@@ -9,12 +9,13 @@ class Task(NamedTuple):
     env_id: str
     observations: int
     actions: int  # in [-1, 1]
+    replay: int  # transitions of D4RL's medium-replay
 
 
 TASKS = {
-    "hopper": Task("Hopper-v5", 11, 3),
-    "halfcheetah": Task("HalfCheetah-v5", 17, 6),
-    "walker2d": Task("Walker2d-v5", 17, 6),
+    "hopper": Task("Hopper-v5", 11, 3, 402_000),
+    "halfcheetah": Task("HalfCheetah-v5", 17, 6, 202_000),
+    "walker2d": Task("Walker2d-v5", 17, 6, 302_000),
 }
 
 
@@ -22,3 +23,16 @@ def task(name: str) -> Task:
     if name not in TASKS:
         raise UserError(f"{name}: expected a task: {', '.join(TASKS)}")
     return TASKS[name]
+
+
+def data_sets() -> dict[str, int]:
+    """All names with their usual numbers of transitions: the paper's and D4RL's."""
+    sizes = {}
+    for name, about in TASKS.items():
+        for k in range(1, 6):
+            sizes[f"{name}-heterogeneous-{k}"] = 1_000_000
+        sizes[f"{name}-random"] = 1_000_000
+        sizes[f"{name}-medium"] = 1_000_000
+        sizes[f"{name}-medium-replay"] = about.replay
+        sizes[f"{name}-medium-expert"] = 2_000_000
+    return sizes

@@ -1,0 +1,68 @@
+"""Fingerprints of small versions of all data sets, to notice when they change.
+
+A new simulator, a new policy or another way to draw noise makes other data. So do other
+processors in the last bits, and chaos enlarges them: fingerprints are compared on the
+kind of machine that made them, elsewhere only shown.
+"""
+
+import json
+import platform
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from manyhands.files import atomic_file
+from manyhands.zoo.build import make
+from manyhands.zoo.policies import STORED
+
+TRANSITIONS = 10_000
+REGISTRY = STORED / "fingerprints.json"
+
+
+class Check(NamedTuple):
+    name: str
+    expected: str | None  # none: not in the registry
+    found: str
+
+    @property
+    def same(self) -> bool:
+        return self.expected == self.found
+
+
+def check(which: Iterable[str], path: Path = REGISTRY) -> Iterator[Check]:
+    """Make the small versions, and compare."""
+    known = _read(path)["fingerprints"]
+    for name in which:
+        found = make(name, TRANSITIONS).fingerprint
+        yield Check(name, known.get(name), found)
+
+
+def write(checks: Iterable[Check], path: Path = REGISTRY) -> None:
+    """Register what was found, as made on this kind of machine."""
+    found = {check.name: check.found for check in checks}
+    with atomic_file(path) as temporary:
+        content = {"machine": machine(), "fingerprints": found}
+        temporary.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def made_on(path: Path = REGISTRY) -> str:
+    return _read(path)["machine"]
+
+
+def machine() -> str:
+    """The kind of processor: what numerical libraries choose their kernels by."""
+    about = platform.machine()
+    cpus = Path("/proc/cpuinfo")
+    if not cpus.exists():
+        return f"{platform.system()} {about}"
+    rows = [line.split(":") for line in cpus.read_text().split("\n\n")[0].splitlines()]
+    facts = {row[0].strip(): row[1].strip() for row in rows if len(row) == 2}
+    wide = "avx512" if "avx512f" in facts.get("flags", "") else "no avx512"
+    parts = (facts.get(key, "?") for key in ("vendor_id", "cpu family", "model"))
+    return f"{about} {' '.join(parts)} {wide}"
+
+
+def _read(path: Path) -> dict:
+    if not path.exists():
+        return {"machine": "none", "fingerprints": {}}
+    return json.loads(path.read_text())
