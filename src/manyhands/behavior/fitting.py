@@ -266,11 +266,14 @@ class Fitting:
         self, policy: vq.Policy, table: Table, active: np.ndarray
     ) -> np.ndarray:
         """[M, K] summed log-probabilities; codes that are not active have none."""
-        policy = eqx.tree_at(lambda p: p.E, policy, policy.E[active])
+        # Some of them twice: only powers of two are compiled, not every number.
+        codes = np.flatnonzero(active)
+        codes = np.resize(codes, 1 << (len(codes) - 1).bit_length())
+        policy = eqx.tree_at(lambda p: p.E, policy, policy.E[codes])
         function, box = compiled(vq.code_log_probs), self.problem.box
         found = evaluate(function, policy, box, table.observations, table.actions)
         sums = np.full((len(table.counts), len(active)), -np.inf)
-        sums[:, active] = table.sums(found)
+        sums[:, codes] = table.sums(found)
         return sums
 
     def _keep_best(self, score: np.ndarray) -> None:
