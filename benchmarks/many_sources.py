@@ -141,7 +141,7 @@ def main() -> None:
                 print(f"{first}  {numbers}  {row['seconds']:.0f}", flush=True)
                 options.out.parent.mkdir(parents=True, exist_ok=True)
                 content = {
-                    "last_command": " ".join(["python", *sys.argv]),
+                    "command": " ".join(["python", *sys.argv]),
                     "cpu_cores": os.cpu_count(),
                     "environment": environment(),
                     "rows": others + rows,
