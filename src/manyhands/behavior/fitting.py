@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -227,10 +228,13 @@ class Fitting:
         else:
             state = jax.tree.map(lambda x: x[r], snapshot.state)
             policy = state.policy.tree()
-            train = self._by_code(policy, self.problem.train)
+            train = self._by_code(policy, self.problem.train, active)
             if event == "merge":
-                held = self._by_code(policy, self.problem.test)
-                at_most = self.starts[r] if self.ks[r] == "auto" else self.ks[r]
+                held = self._by_code(policy, self.problem.test, active)
+                # Only the last merge is forced: until then more codes are purer ones.
+                last = self.step == max(s for s, e in self.events.items() if e == event)
+                at_most = self.ks[r] if last else self.starts[r]
+                at_most = self.starts[r] if at_most == "auto" else at_most
                 counts = self.problem.test.counts
                 embedded = np.asarray(snapshot.embedded[r], np.float64)
                 codes, active, path = quantise.merge(
@@ -258,14 +262,19 @@ class Fitting:
             ),
         )
 
-    def _by_code(self, policy: vq.Policy, table: Table) -> np.ndarray:
-        """[M, K] summed log-probabilities."""
-        function = compiled(vq.code_log_probs)
-        return table.sums(
-            evaluate(
-                function, policy, self.problem.box, table.observations, table.actions
-            )
-        )
+    def _by_code(
+        self, policy: vq.Policy, table: Table, active: np.ndarray
+    ) -> np.ndarray:
+        """[M, K] summed log-probabilities; codes that are not active have none."""
+        # Some of them twice: only powers of two are compiled, not every number.
+        codes = np.flatnonzero(active)
+        codes = np.resize(codes, 1 << (len(codes) - 1).bit_length())
+        policy = eqx.tree_at(lambda p: p.E, policy, policy.E[codes])
+        function, box = compiled(vq.code_log_probs), self.problem.box
+        found = evaluate(function, policy, box, table.observations, table.actions)
+        sums = np.full((len(table.counts), len(active)), -np.inf)
+        sums[:, codes] = table.sums(found)
+        return sums
 
     def _keep_best(self, score: np.ndarray) -> None:
         """Where data is small, more steps fit it worse: remember the best ones."""

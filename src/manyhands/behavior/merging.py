@@ -91,14 +91,13 @@ def distances(member: np.ndarray, embedded: np.ndarray) -> np.ndarray:
     sizes = member.sum(axis=1)
     means = member @ embedded / sizes[:, None]
     centered = embedded - member.T @ means
-    scatter = np.einsum("cm,mi,mj->cij", member, centered, centered)
+    scatter = (member[:, None] * centered.T) @ centered  # [code, E, E]
     # One more, usual, trajectory for every pair: a code may have only one.
     usual = scatter.sum(axis=0) / max(1, len(embedded) - len(sizes))
     line = means[:, None] - means[None, :]
     square = np.sum(line**2, axis=-1)
-    along = np.einsum("abi,cij,abj->abc", line, scatter, line)
-    own = np.einsum("aba->ab", along) + np.einsum("abb->ab", along)
-    own += np.einsum("abi,ij,abj->ab", line, usual, line)
+    own = np.einsum("abi,aij,abj->ab", line, scatter, line)
+    own += own.T + np.einsum("abi,ij,abj->ab", line, usual, line)
     degrees = np.maximum(1, sizes[:, None] + sizes[None, :] - 1)
     # square^2 / (line' scatter line / degrees) is the squared distance in its units.
     return np.sqrt(square**2 / np.maximum(own / degrees, 1e-12))

@@ -6,6 +6,13 @@ from manyhands.behavior import gaussian, vae, vq
 from manyhands.behavior.options import Options
 from manyhands.fleet import Update
 
+# The stage with codes has so many parts. Trajectories are assigned after each of them,
+# codes merged after some. Before the first merge codes must have become pure: the more
+# sources, the more assignments that takes. A merged code has more data to learn from,
+# so false divisions are easier to tell after it: look again.
+PARTS = 20
+MERGES = (8, 10, 12, 14)
+
 
 class Stage(NamedTuple):
     update: Update
@@ -35,10 +42,10 @@ def events(method: str, options: Options, stages: list[Stage]) -> dict[int, str]
         return {}
     first, end = stages[-1].first, stages[-1].end
     due = {first: "quantise"}
-    for tenth in range(1, 10):
-        merges = options.merge and tenth in (4, 7)
-        every = interval(options)
-        step = first + round((end - first) * tenth / 10 / every) * every
+    every = interval(options)
+    for part in range(1, PARTS):
+        step = first + round((end - first) * part / PARTS / every) * every
         if first < step < end:
-            due[step] = "merge" if merges else "assign"
+            merges = options.merge and part in MERGES
+            due[step] = "merge" if merges or due.get(step) == "merge" else "assign"
     return due

@@ -151,11 +151,23 @@ def make(
     Deterministic given the seed; trajectories of the sources are shuffled.
     """
     k = int(name.removeprefix("fork-"))
-    share = -(-transitions // k)
+    crowd = dict(list(DEMONSTRATORS.items())[:k])
+    return record(crowd, name, transitions, seed, progress)
+
+
+def record(
+    crowd: dict[str, Demonstrator],
+    name: str,
+    transitions: int,
+    seed: int,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Trajectories:
+    """The data set of these demonstrators, equal shares of transitions."""
+    share = -(-transitions // len(crowd))
     rows: dict[str, list[Any]] = {field: [] for field in Episodes._fields}
     lengths: list[int] = []
     source: list[int] = []
-    for index, who in enumerate(list(DEMONSTRATORS.values())[:k]):
+    for index, who in enumerate(crowd.values()):
         key_source = jax.random.fold_in(jax.random.key(seed), index)
         have, batch = 0, 0
         while have < share:
@@ -179,7 +191,7 @@ def make(
         **flat,
         trajectory=np.repeat(np.arange(len(lengths)), lengths),
         source=source,
-        source_names=list(DEMONSTRATORS)[:k],
+        source_names=list(crowd),
         env_id=fork.ENV_ID,
         name=name,
         copy=False,
