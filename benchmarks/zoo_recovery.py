@@ -10,8 +10,9 @@ Cases, for each task (`hopper/k5`):
   probs-...            five agents, K given: other options, to predict actions better
 Each case is a process of its own, several at a time; results are lines of
 results/zoo_recovery.jsonl, and cases that are there are not run again. A GPU is
-expected. Data is made first and kept in --data.
-Usage: python benchmarks/zoo_recovery.py [--jobs 8] [--cases hopper/k5 ...]
+expected. Data is made first and kept in --data. Tables of all that is there are
+written beside the results, as Markdown.
+Usage: python benchmarks/zoo_recovery.py [--jobs 8] [--cases hopper/k5 ...] [--tables]
 """
 
 import argparse
@@ -169,39 +170,90 @@ def run_case(case: str, folder: Path, steps: int | None) -> list[dict[str, Any]]
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)
-    parser.add_argument("--jobs", type=int, default=8)
-    parser.add_argument("--data", type=Path, default=Path("/tmp/manyhands-zoo"))
-    parser.add_argument("--transitions", type=int, default=1_000_000)
-    parser.add_argument("--steps", type=int, help="of every fit, to try things out")
-    parser.add_argument("--limit", type=float, default=np.inf, help="start none later")
-    parser.add_argument("--out", type=Path, default=Path("results/zoo_recovery.jsonl"))
-    # A data set, or a case, in this process.
-    parser.add_argument("--make", help=argparse.SUPPRESS)
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.make:
-        workers = max(1, cores() // len(SETS))
-        return make(given.make, given.data, given.transitions, workers)
-    if given.one:
-        return print(json.dumps(run_case(given.one, given.data, given.steps)))
+# Tables
+
+
+def tables(rows: list[dict[str, Any]]) -> str:
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["case"], str(row["k"])), []).append(row)
+
+    def cell(case: str, k: str, key: str = "ari", form: str = ".2f") -> str:
+        values = found.get((case, k))
+        return " ".join(f"{row[key]:{form}}" for row in values) if values else ""
+
+    lines = [
+        "# Sources and probabilities on MuJoCo data",
+        "",
+        "Written by `python benchmarks/zoo_recovery.py --tables` from",
+        "zoo_recovery.jsonl, which has options, sizes and devices. Cells without",
+        "numbers have not been measured.",
+        "",
+        "## Who made which trajectory",
+        "",
+        "ARI of the seeds, with K given and with auto, codes with auto.",
+        "",
+        "| case | sources | trajectories | ARI at K | ARI with auto | codes | "
+        "ARI, paper's preset |",
+        "|---|---:|---:|---|---|---|---|",
+    ]
+    for kind in [f"k{k}" for k in range(2, 6)] + HARD:
+        for task in TASKS:
+            case = f"{task}/{kind}"
+            about = next((r for r in rows if r["case"] == case), None)
+            if about is None:
+                continue
+            many = about["sources"]
+            lines.append(
+                f"| {case} | {many} | {about['trajectories']:,} | "
+                f"{cell(case, str(many))} | {cell(case, 'auto')} | "
+                f"{cell(case, 'auto', 'codes_used', 'd')} | "
+                f"{cell(case + '-paper', str(many))} |"
+            )
+    lines += [
+        "",
+        "## How probable their actions were",
+        "",
+        "Five agents; nats a transition, of held-out steps. In brackets: the mean",
+        "error over all steps, most of which were learnt from.",
+        "",
+        "| options | " + " | ".join(TASKS) + " |",
+        "|---|" + "---|" * len(TASKS),
+    ]
+    true = [
+        next((r["true_log_prob"] for r in rows if r["case"] == f"{task}/k5"), np.nan)
+        for task in TASKS
+    ]
+    lines.append("| exact | " + " | ".join(f"{value:.2f}" for value in true) + " |")
+    for kind in ["k5", *PROBABILITIES]:
+        shown = []
+        for task in TASKS:
+            mine = [r for r in rows if r["case"] == f"{task}/{kind}"]
+            if not mine:
+                shown.append("")
+                continue
+            held = np.mean([row["heldout_log_prob"] for row in mine])
+            bias = np.mean([row["calibration"]["bias"] for row in mine])
+            shown.append(f"{held:.2f} ({bias:+.2f})")
+        what = PROBABILITIES.get(kind, "default")
+        if any(shown):
+            lines.append(f"| {what} | {' | '.join(shown)} |")
+    return "\n".join(lines) + "\n"
+
+
+# All of it
+
+
+def run_all(given: argparse.Namespace) -> None:
     started = time.perf_counter()
     again = [sys.executable, __file__, "--data", str(given.data)]
-    makers = [
-        subprocess.Popen(
-            [*again, "--make", name, "--transitions", str(given.transitions)]
-        )
-        for name in SETS
-        if not (given.data / f"{name}.npz").exists()
-    ]
+    size = ["--transitions", str(given.transitions)]
+    missing = [name for name in SETS if not (given.data / f"{name}.npz").exists()]
+    makers = [subprocess.Popen([*again, "--make", name, *size]) for name in missing]
     if any(maker.wait() for maker in makers):
         sys.exit("making data failed")
     print(f"data after {time.perf_counter() - started:.0f} s", flush=True)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    lines = given.out.read_text().splitlines() if given.out.exists() else []
-    done = {json.loads(line)["case"] for line in lines}
+    done = {row["case"] for row in read(given.out)}
 
     def one(case: str) -> None:
         if time.perf_counter() - started > given.limit:
@@ -214,6 +266,7 @@ def main() -> None:
             print(case, "failed:", process.stderr[-500:], flush=True)
             return
         rows = json.loads(process.stdout.splitlines()[-1])
+        given.out.parent.mkdir(parents=True, exist_ok=True)
         with given.out.open("a") as file:
             file.write("".join(json.dumps(row) + "\n" for row in rows))
         for row in rows:
@@ -227,7 +280,36 @@ def main() -> None:
 
     with ThreadPoolExecutor(given.jobs) as threads:
         list(threads.map(one, [case for case in given.cases if case not in done]))
-    return None
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)
+    parser.add_argument("--jobs", type=int, default=8)
+    parser.add_argument("--data", type=Path, default=Path("/tmp/manyhands-zoo"))
+    parser.add_argument("--transitions", type=int, default=1_000_000)
+    parser.add_argument("--steps", type=int, help="of every fit, to try things out")
+    parser.add_argument("--limit", type=float, default=np.inf, help="start none later")
+    parser.add_argument("--out", type=Path, default=Path("results/zoo_recovery.jsonl"))
+    parser.add_argument("--tables", action="store_true", help="and nothing else")
+    # A data set, or a case, in this process.
+    parser.add_argument("--make", help=argparse.SUPPRESS)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.make:
+        workers = max(1, cores() // len(SETS))
+        make(given.make, given.data, given.transitions, workers)
+    elif given.one:
+        print(json.dumps(run_case(given.one, given.data, given.steps)))
+    else:
+        if not given.tables:
+            run_all(given)
+        given.out.with_suffix(".md").write_text(tables(read(given.out)))
 
 
 if __name__ == "__main__":
