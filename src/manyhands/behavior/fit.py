@@ -70,7 +70,8 @@ def fit(
         method: `vq` (a set of behaviors), `gaussian` (one policy), `vae`.
         k: how many behaviors there are at most, or "auto". A sequence trains one
             replica each.
-        steps: updates; the preset's number if None.
+        steps: updates; the preset's number if None, which for `default` depends on how
+            much data there is.
         seed: likewise; all replicas train in one program.
         preset: `default`, or `paper` for the printed hyper-parameters and start.
         out: a run directory to write to; an interrupted run there is continued.
@@ -86,7 +87,7 @@ def fit(
         raise UserError(f"method: expected one of {', '.join(METHODS)}, got {method}")
     if steps is not None:
         changes["steps"] = steps
-    options = resolve(preset, changes)
+    options = resolve(preset, changes, data.transitions)
     ks, seeds = _replicas(k if method == "vq" else 1, seed, len(data))
     run = Run(out) if out is not None else None
     if run:

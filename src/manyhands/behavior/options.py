@@ -1,6 +1,6 @@
 """Hyper-parameters of fitting, their defaults and the paper's."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from manyhands import hyper
@@ -11,7 +11,11 @@ from manyhands.hyper import COUNT, NOT_NEGATIVE, PART, POSITIVE, SHARE, option
 class Options:
     """What can be chosen, with what it means. The defaults recover sources."""
 
-    steps: int = option(12_000, "Updates in all.", COUNT)
+    steps: int = option(
+        0,
+        "Updates in all; 0: three for ten transitions, from 12,000 to 60,000.",
+        NOT_NEGATIVE,
+    )
     init: Literal["cluster", "random"] = option(
         "cluster",
         "Where codes start: embed trajectories first and cluster them, or as printed.",
@@ -82,5 +86,12 @@ else:
     Overrides = hyper.overrides(PRESETS)
 
 
-def resolve(preset: str, changes: dict[str, Any]) -> Options:
-    return hyper.resolve(PRESETS, preset, changes)
+def resolve(preset: str, changes: dict[str, Any], transitions: int) -> Options:
+    """A preset with changes, for a data set of this size."""
+    options = hyper.resolve(PRESETS, preset, changes)
+    if options.steps:
+        return options
+    # Sources that are alike come apart in the embedding late; little data is learnt
+    # by heart before.
+    steps = min(max(12_000, 3 * transitions // 10), 60_000)
+    return replace(options, steps=steps // 1000 * 1000)

@@ -43,7 +43,7 @@ class Fit:
 
     def run(self) -> None:
         changes = {k: v for k, v in vars(self.options).items() if v is not None}
-        steps = resolve(self.preset, changes).steps
+        resolve(self.preset, changes, 0)  # complain before any work is done
         ks = [k if k == "auto" else _number(k) for k in self.k]
         if (self.out / "summary.json").exists():
             raise UserError(
@@ -53,6 +53,7 @@ class Fit:
 
         from manyhands.behavior.fit import fit  # JAX: when needed
 
+        steps = resolve(self.preset, changes, data.transitions).steps
         with training_progress(f"fitting {data.name}", steps) as show:
             fitted = fit(
                 data,
