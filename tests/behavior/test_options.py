@@ -15,5 +15,5 @@ def test_more_data_more_updates(transitions, steps):
 
 
 def test_a_number_of_updates_must_make_sense():
-    with pytest.raises(UserError, match="steps: expected at least 0, got -1"):
-        resolve("default", {"steps": -1}, 10)
+    with pytest.raises(UserError, match="steps: expected at least 1, got 0"):
+        resolve("default", {"steps": 0}, 10)

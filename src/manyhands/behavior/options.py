@@ -12,9 +12,9 @@ class Options:
     """What can be chosen, with what it means. The defaults recover sources."""
 
     steps: int = option(
-        0,
-        "Updates in all; 0: three for ten transitions, from 12,000 to 60,000.",
-        NOT_NEGATIVE,
+        None,  # until `resolve` knows the data
+        "Updates in all; by default three for ten transitions, 12,000 to 60,000.",
+        COUNT,
     )
     init: Literal["cluster", "random"] = option(
         "cluster",
@@ -89,7 +89,7 @@ else:
 def resolve(preset: str, changes: dict[str, Any], transitions: int) -> Options:
     """A preset with changes, for a data set of this size."""
     options = hyper.resolve(PRESETS, preset, changes)
-    if options.steps:
+    if options.steps is not None:
         return options
     # Sources that are alike come apart in the embedding late; little data is learnt
     # by heart before.
