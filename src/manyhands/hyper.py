@@ -84,13 +84,9 @@ def overrides(presets: Mapping[str, Any]) -> type:
     """Every option as "not given" (None), with the presets' values: for `tyro`."""
     default, *others = presets
 
-    def value(preset: str, name: str) -> str:
-        found = getattr(presets[preset], name)
-        return "depends" if found is None else str(found)
-
     def words(name: str) -> str:
-        rest = [f"; {preset}: {value(preset, name)}" for preset in others]
-        return f"({value(default, name)}{''.join(rest)})"
+        rest = [f"; {preset}: {getattr(presets[preset], name)}" for preset in others]
+        return f"({getattr(presets[default], name)}{''.join(rest)})"
 
     return make_dataclass(
         "Overrides",

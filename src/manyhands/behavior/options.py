@@ -12,8 +12,9 @@ class Options:
     """What can be chosen, with what it means. The defaults recover sources."""
 
     steps: int = option(
-        None,  # until `resolve` knows the data
-        "Updates in all; by default three for ten transitions, 12,000 to 60,000.",
+        12_000,
+        "Updates in all; by default three for ten transitions if that is more, at most "
+        "60,000.",
         COUNT,
     )
     init: Literal["cluster", "random"] = option(
@@ -89,9 +90,9 @@ else:
 def resolve(preset: str, changes: dict[str, Any], transitions: int) -> Options:
     """A preset with changes, for a data set of this size."""
     options = hyper.resolve(PRESETS, preset, changes)
-    if options.steps is not None:
+    if preset != "default" or "steps" in changes:
         return options
     # Sources that are alike come apart in the embedding late; little data is learnt
     # by heart before.
-    steps = min(max(12_000, 3 * transitions // 10), 60_000)
-    return replace(options, steps=steps // 1000 * 1000)
+    steps = min(3 * transitions // 10_000 * 1000, 60_000)
+    return replace(options, steps=max(options.steps, steps))
