@@ -3,6 +3,7 @@ import pytest
 
 from manyhands import UserError, load, make, save
 from manyhands.data import formats
+from manyhands.datasets import MAKERS, usual_size
 
 
 def test_made_data_sets_by_name():
@@ -13,6 +14,19 @@ def test_made_data_sets_by_name():
         load("fork:fork-2", clip=True)
     with pytest.raises(UserError, match="transitions: expected at least 1, got 0"):
         make("fork-2", transitions=0)
+
+
+def test_the_zoos_data_sets_by_name():
+    data = make("hopper-medium-expert", transitions=40, seed=2)
+    assert data.source_names == ("medium", "expert")
+    assert data.name == "hopper-medium-expert"
+    assert usual_size("hopper-medium-expert") == 2_000_000
+    assert usual_size("walker2d-medium-replay") == 302_000
+    assert len(MAKERS["zoo"].sizes) == 27
+    with pytest.raises(UserError, match="hopper-heterogeneous-6: expected a built-in"):
+        load("zoo:hopper-heterogeneous-6")
+    with pytest.raises(UserError, match="fork-2: expected a built-in data set: hopper"):
+        load("zoo:fork-2")
 
 
 def test_unknown_options_formats_and_places(tmp_path, small):

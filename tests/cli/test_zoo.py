@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from manyhands import load
+
 TINY = "--seeds 1 --steps 60 --epoch 30 --first 30 --keep-every 30 --width 16".split()
 
 
@@ -44,3 +46,18 @@ def test_errors_are_one_line_and_nothing_is_written(cli, tmp_path, words, said):
     assert done.stderr.startswith(f"error: {said}")
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_data_is_made_and_checked_by_name(cli, tmp_path):
+    path = tmp_path / "random.hdf5"
+    done = cli("data", "make", "hopper-random", "--transitions", "200", "--out", path)
+    assert done.returncode == 0
+    assert "wrote" in done.stdout
+    data = load(path)
+    assert data.transitions >= 200
+    assert data.source_names == ("random",)
+    done = cli("zoo", "check", "hopper-random")
+    assert "hopper-random  same data" in done.stdout or "no fault" in done.stdout
+    done = cli("zoo", "check", "hopper-nobody")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: hopper-nobody: expected one of hopper-het")

@@ -50,8 +50,8 @@ def made_on(path: Path = REGISTRY) -> str:
 
 
 def machine() -> str:
-    """The kind of processor: what numerical libraries choose their kernels by."""
-    about = platform.machine()
+    """Processor and C library: what numerical libraries choose their kernels by."""
+    about = f"{platform.machine()} {''.join(platform.libc_ver())}"
     cpus = Path("/proc/cpuinfo")
     if not cpus.exists():
         return f"{platform.system()} {about}"
