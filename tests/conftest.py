@@ -11,7 +11,9 @@ from jaxtyping import install_import_hook
 
 # In the packages written on JAX, annotated shapes are checked at every call. This must
 # come before their first import.
-PACKAGES = [f"manyhands.{name}" for name in ("nn", "envs", "behavior", "fleet", "zoo")]
+PACKAGES = [
+    f"manyhands.{name}" for name in ("nn", "envs", "behavior", "fleet", "zoo", "algos")
+]
 install_import_hook(PACKAGES, "beartype.beartype")
 
 from manyhands import Trajectories  # noqa: E402

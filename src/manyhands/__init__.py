@@ -7,6 +7,9 @@ from manyhands.envs import register
 from manyhands.version import __version__
 
 if TYPE_CHECKING:
+    from manyhands.algos.evaluate import evaluate
+    from manyhands.algos.policy import Policy, load_policy
+    from manyhands.algos.train import train
     from manyhands.behavior.estimate import Behavior
     from manyhands.behavior.fit import fit
     from manyhands.data.mix import concatenate
@@ -16,6 +19,10 @@ if TYPE_CHECKING:
 
 # Imported when first asked for: `manyhands --help` should not wait for JAX.
 _HOME = {
+    "Policy": "manyhands.algos.policy",
+    "evaluate": "manyhands.algos.evaluate",
+    "load_policy": "manyhands.algos.policy",
+    "train": "manyhands.algos.train",
     "Behavior": "manyhands.behavior.estimate",
     "fit": "manyhands.behavior.fit",
     "Trajectories": "manyhands.data.trajectories",
@@ -27,14 +34,18 @@ _HOME = {
 }
 __all__ = [
     "Behavior",
+    "Policy",
     "Trajectories",
     "UserError",
     "__version__",
     "concatenate",
+    "evaluate",
     "fit",
     "load",
+    "load_policy",
     "make",
     "save",
+    "train",
 ]
 
 register()

@@ -46,16 +46,17 @@ class Packed(NamedTuple):
     action_size: int
 
     @staticmethod
-    def of(data: Trajectories, first_trajectory: int = 0) -> "Packed":
-        # Trajectory numbers are exact in float32 up to 2^24.
-        assert len(data) + first_trajectory < 2**24
+    def of(data: Trajectories) -> "Packed":
+        """Trajectories go by their ids, also where some of them are left out."""
+        # Numbers are exact in float32 up to 2^24.
+        assert data.ids.max() < 2**24
         columns = [
             data.observations,
             data.actions,
             data.rewards[:, None],
             data.next_observations,
             data.terminals[:, None],
-            data.trajectory[:, None] + first_trajectory,
+            data.ids[data.trajectory][:, None],
         ]
         rows = np.concatenate([c.astype(np.float32) for c in columns], axis=1)
         return Packed(jnp.asarray(rows), data.observation_size, data.action_size)

@@ -80,8 +80,12 @@ def _check(option: Field, value: Any) -> None:
         raise UserError(f"{option.name}: expected {noun}{limits}, got {value}")
 
 
-def overrides(presets: Mapping[str, Any]) -> type:
-    """Every option as "not given" (None), with the presets' values: for `tyro`."""
+def overrides(presets: Mapping[str, Any], several: bool = False) -> type:
+    """Every option as "not given" (None), with the presets' values: for `tyro`.
+
+    Args:
+        several: floats may be given several times, for a replica each.
+    """
     default, *others = presets
 
     def words(name: str) -> str:
@@ -94,7 +98,12 @@ def overrides(presets: Mapping[str, Any]) -> type:
             (
                 option.name,
                 Annotated[
-                    option.type | None,  # pyright: ignore
+                    (
+                        tuple[float, ...]
+                        if several and option.type is float
+                        else option.type
+                    )
+                    | None,  # pyright: ignore
                     tyro.conf.arg(
                         help=f"{option.metadata['help']} {words(option.name)}"
                     ),

@@ -5,9 +5,11 @@ metrics.jsonl      one JSON object per log interval and replica
 summary.json       what came out
 assignments.csv    trajectory,code,probability,return,length,source
 embeddings.npz     W, E (and e_pi after policy learning)
-model.safetensors  the fitted model
+model.safetensors  the fitted behaviors
+policy.safetensors the learnt policy
 checkpoints/       where to go on after an interruption
 figures/*.png
+behavior/          the run of what a learner fits first
 replica-N/         the same for each of several replicas (seeds, K)
 """
 
@@ -126,6 +128,10 @@ class Run:
     def rewind_metrics(self, step: int) -> None:
         """Forget what was logged after a checkpoint: it will be logged again."""
         rows = [row for row in self.metrics() if step and row["step"] <= step]
+        self.write_metrics(rows)
+
+    def write_metrics(self, rows: Iterable[dict[str, Any]]) -> None:
+        """In place of what was logged before."""
         with atomic_file(self.path / "metrics.jsonl") as temporary:
             temporary.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
@@ -187,20 +193,37 @@ class Run:
             self.checkpoint.parent.rmdir()
 
 
+def mean_and_std(rows: list[dict[str, Any]]) -> tuple[dict, dict]:
+    """Over replicas, of every number that is not a count."""
+    numbers = {
+        key: [row[key] for row in rows]
+        for key, value in rows[0].items()
+        if isinstance(value, float)
+    }
+    return (
+        {key: float(np.mean(values)) for key, values in numbers.items()},
+        {key: float(np.std(values)) for key, values in numbers.items()},
+    )
+
+
 def flatten(tree: Pytree) -> dict[str, np.ndarray]:
     """Arrays by the path of their leaf."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
 
-def unflatten(like: Pytree, arrays: dict[str, np.ndarray]) -> Pytree:
-    """A tree of the same shape as `like`, with these arrays as leaves."""
+def unflatten(
+    like: Pytree, arrays: dict[str, np.ndarray], any_shape: bool = False
+) -> Pytree:
+    """A tree like this one, with these arrays as leaves."""
 
     def leaf(path, expected):
         name = jax.tree_util.keystr(path)
         if name not in arrays:
             raise UserError(f"{name}: expected this array, found {sorted(arrays)[:5]}")
         found = arrays[name]
+        if any_shape:
+            return jax.numpy.asarray(found)
         if found.shape != expected.shape or found.dtype != expected.dtype:
             raise UserError(
                 f"{name}: expected {expected.dtype}{expected.shape}, got "

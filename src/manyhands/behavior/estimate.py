@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from manyhands.behavior import vq
 from manyhands.behavior.methods import METHODS
 from manyhands.behavior.options import Options
 from manyhands.behavior.problem import Scaling
@@ -34,6 +35,7 @@ class Behavior:
     method: str
     options: Options
     model: Pytree
+    values: vq.Values | None  # Q-functions of the behaviors, where they were learnt
     box: Box
     scaling: Scaling
     codes: np.ndarray  # [M] the code of each training trajectory
@@ -134,6 +136,10 @@ class Behavior:
                 **{
                     f"model{name}": array for name, array in flatten(self.model).items()
                 },
+                **{
+                    f"values{name}": array
+                    for name, array in flatten(self.values).items()
+                },
                 "box.low": np.asarray(self.box.low),
                 "box.high": np.asarray(self.box.high),
                 "scaling.center": self.scaling.center,
@@ -165,19 +171,27 @@ class Behavior:
         options, method = Options(**about["options"]), METHODS[about["method"]]
         sizes = len(arrays["scaling.center"]), len(arrays["box.low"])
         shape = len(arrays["prior"]), len(arrays["codes"])
-        like = jax.eval_shape(
-            lambda key: method.model(method.init(key, *sizes, *shape, options)),
-            jax.random.key(0),
-        )
-        model = {
-            name.removeprefix("model"): array
-            for name, array in arrays.items()
-            if name.startswith("model")
-        }
+
+        def like(key):
+            state = method.init(key, *sizes, *shape, options)
+            values = vq.values(state) if about["method"] == "vq" else None
+            return method.model(state), values
+
+        model, values = jax.eval_shape(like, jax.random.key(0))
+
+        def filled(tree: Pytree, prefix: str) -> Pytree:
+            named = {
+                name.removeprefix(prefix): array
+                for name, array in arrays.items()
+                if name.startswith(prefix)
+            }
+            return unflatten(tree, named)
+
         return Behavior(
             method=about["method"],
             options=options,
-            model=unflatten(like, model),
+            model=filled(model, "model"),
+            values=filled(values, "values"),
             box=Box(jnp.asarray(arrays["box.low"]), jnp.asarray(arrays["box.high"])),
             scaling=Scaling(arrays["scaling.center"], arrays["scaling.scale"]),
             codes=arrays["codes"],

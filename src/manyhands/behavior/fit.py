@@ -1,5 +1,6 @@
 """`fit`: from a data set to its behaviors."""
 
+import operator
 from collections.abc import Sequence
 from dataclasses import asdict
 from numbers import Integral
@@ -18,7 +19,7 @@ from manyhands.behavior.problem import Problem, Table, prepare
 from manyhands.behavior.scores import calibration, recovery
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
-from manyhands.runs import Run, environment
+from manyhands.runs import Run, environment, mean_and_std
 
 LEAST_SCATTER = 0.1  # nats a step: a code with one trajectory has no deviation
 
@@ -172,10 +173,15 @@ def _finish(
     single: float | None,
 ) -> Behavior:
     """Number the codes that are left, and find what is to be said of each."""
-    model, data = result.model, problem.data
+    model, data, values = result.model, problem.data, None
     train, test = problem.train, problem.test
     if method == "vq":
-        model, codes = _number_codes(problem, options, result, k)
+        model, codes, order = _number_codes(problem, options, result, k)
+        if result.values is not None:
+            H = operator.attrgetter("H")
+            values = vq.Values(
+                *(eqx.tree_at(H, c, c.H[:, order]) for c in result.values)
+            )
     else:
         codes = np.zeros(len(data), np.int64)
     by_row = _log_probs(method, model, problem, test)
@@ -200,6 +206,7 @@ def _finish(
         method=method,
         options=options,
         model=model,
+        values=values,
         box=problem.box,
         scaling=problem.scaling,
         codes=codes,
@@ -221,13 +228,17 @@ def _number_codes(
     options: Options,
     result: Result,
     k: int | str,
-) -> tuple[vq.Policy, np.ndarray]:
-    """Codes in use, the largest first; trajectories by likelihood, or as printed."""
+) -> tuple[vq.Policy, np.ndarray, np.ndarray]:
+    """Codes in use, the largest first; trajectories by likelihood, or as printed.
+
+    Returns the policy, the code of every trajectory, and what codes were before.
+    """
     policy, active = result.model, result.active
     if options.init == "random":
         # Codes beyond this replica's k are padding.
-        policy = eqx.tree_at(lambda p: p.E, policy, policy.E[: active.sum()])
-        return policy, printed_codes(policy, active[active])
+        order = np.flatnonzero(active)
+        policy = eqx.tree_at(lambda p: p.E, policy, policy.E[order])
+        return policy, printed_codes(policy, active[active]), order
     sums = problem.train.sums(_log_probs("vq", policy, problem, problem.train))
     codes = quantise.by_likelihood(sums, active)
     if options.merge and isinstance(k, int) and len(set(codes.tolist())) > k:
@@ -241,7 +252,7 @@ def _number_codes(
     order = np.argsort(-sizes, kind="stable")[: (sizes > 0).sum()]
     number = np.empty(len(active), np.int64)
     number[order] = np.arange(len(order))
-    return eqx.tree_at(lambda p: p.E, policy, policy.E[order]), number[codes]
+    return eqx.tree_at(lambda p: p.E, policy, policy.E[order]), number[codes], order
 
 
 def _summary(
@@ -325,7 +336,7 @@ def write(run: Run, data: Trajectories, fitted: list[Behavior]) -> None:
         for r, behavior in enumerate(fitted):
             _write_one(Run(run.path / f"replica-{r}"), data, behavior)
         summary["replicas"] = [b.summary["behavior"] for b in fitted]
-        summary["mean"], summary["std"] = _mean_and_std(summary["replicas"])
+        summary["mean"], summary["std"] = mean_and_std(summary["replicas"])
     run.write_json("summary.json", summary)
     run.remove_checkpoint()
 
@@ -350,15 +361,3 @@ def _write_one(run: Run, data: Trajectories, behavior: Behavior) -> None:
             np.asarray(vq.normalize(x)) for x in (behavior.model.W, behavior.model.E)
         )
         run.write_embeddings(W=W, E=E)
-
-
-def _mean_and_std(rows: list[dict[str, Any]]) -> tuple[dict, dict]:
-    numbers = {
-        key: [row[key] for row in rows]
-        for key, value in rows[0].items()
-        if isinstance(value, float)
-    }
-    return (
-        {key: float(np.mean(values)) for key, values in numbers.items()},
-        {key: float(np.std(values)) for key, values in numbers.items()},
-    )

@@ -28,6 +28,7 @@ from manyhands.behavior.scores import recovery
 from manyhands.fleet import Replicas
 from manyhands.interrupts import stop_politely
 from manyhands.nn.bundle import Bundle
+from manyhands.nn.distributions import inside
 from manyhands.runs import Run
 from manyhands.types import Box, Pytree
 
@@ -52,6 +53,7 @@ class Result:
     """One replica's outcome."""
 
     model: Pytree
+    values: vq.Values | None
     active: np.ndarray
     embedded: np.ndarray
     path: list[Step]  # of merges, the first time codes were compared
@@ -346,8 +348,12 @@ class Fitting:
         history = [row for row in self.history if row["replica"] == r]
         active = np.asarray(self.snapshot.active[r])
         embedded = np.asarray(self.snapshot.embedded[r], np.float64)
+        values = None
+        if self.method == "vq":
+            state = jax.tree.map(lambda x: x[r], self.snapshot.state)
+            values = vq.values(state)
         return Result(
-            model, active, embedded, self.paths[r], history, seconds, compiling
+            model, values, active, embedded, self.paths[r], history, seconds, compiling
         )
 
 
@@ -368,7 +374,7 @@ def printed_codes(policy: vq.Policy, active: np.ndarray) -> np.ndarray:
 
 def embedded_log_prob(policy: vq.Policy, box: Box, observations, actions, embeddings):
     outputs = policy.head(policy.trunk(observations), embeddings)
-    return vq.log_prob(outputs, vq.inside(actions, box), box)
+    return vq.log_prob(outputs, inside(actions, box), box)
 
 
 def _put(tree: Pytree, r: int, leaf: Pytree) -> Pytree:

@@ -14,15 +14,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from manyhands.behavior.options import Options
-from manyhands.behavior.vq import (
-    Config,
-    Fitted,
-    distribution,
-    inside,
-    schedule,
-)
+from manyhands.behavior.vq import Config, Fitted, distribution, schedule
 from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
+from manyhands.nn.distributions import inside
 from manyhands.nn.networks import Head, Trunk
 from manyhands.types import Batch, Box, Key, Metrics
 

@@ -20,10 +20,10 @@ from jaxtyping import Array, Float, Int
 
 from manyhands.behavior.gaussian import step
 from manyhands.behavior.options import Options
-from manyhands.behavior.vq import Config, Fitted, distribution, inside
+from manyhands.behavior.vq import Config, Fitted, distribution
 from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
-from manyhands.nn.distributions import TanhNormal
+from manyhands.nn.distributions import TanhNormal, inside
 from manyhands.nn.networks import Dense
 from manyhands.types import Batch, Box, Key, Metrics
 

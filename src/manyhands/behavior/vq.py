@@ -23,14 +23,13 @@ from jaxtyping import Array, Bool, Float, Int
 from manyhands.behavior.options import Options
 from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
-from manyhands.nn.distributions import TanhNormal
+from manyhands.nn.critics import MEMBERS, squared_error
+from manyhands.nn.distributions import TanhNormal, inside
 from manyhands.nn.networks import Head, Trunk, normalize, take_rows
 from manyhands.types import Batch, Box, Key, Metrics
 
 EMBEDDING = 8
-ACTION_MARGIN = 1e-3  # actions keep this distance from the bounds, in half-widths
 LOG_STD_BOUND = 10.0
-MEMBERS = 2  # critics
 
 
 class Config(NamedTuple):
@@ -69,6 +68,11 @@ class Critic(eqx.Module):
     trunk: Trunk
     head: Head
     H: Float[Array, "*member code embedding"]
+
+
+class Values(NamedTuple):
+    critic: Critic  # with a leading member axis
+    target: Critic
 
 
 class State(NamedTuple):
@@ -119,10 +123,8 @@ def init(
     policy = Bundle.of(policy)
     if not values:
         return State(policy, adam.init(policy), None, None, None)
-    critic = jax.vmap(
-        lambda key: _init_critic(key, observations + actions, codes, critic_width)
-    )(jax.random.split(key_critic, MEMBERS))
-    critic = Bundle.of(critic)
+    inputs = observations + actions
+    critic = Bundle.of(init_critics(key_critic, inputs, codes, critic_width))
     return State(
         policy,
         adam.init(policy),
@@ -130,6 +132,12 @@ def init(
         adam.init(critic),
         target=jax.tree.map(jnp.copy, critic),
     )
+
+
+def values(state: State) -> Values | None:
+    if state.critic is None or state.target is None:
+        return None
+    return Values(state.critic.tree(), state.target.tree())
 
 
 def fresh(policy: Policy, state: State) -> State:
@@ -146,6 +154,11 @@ def _init_policy(key, observations, actions, codes, trajectories, width) -> Poli
         _init_embedding(key_E, codes),
         _init_embedding(key_W, trajectories),
     )
+
+
+def init_critics(key: Key, inputs: int, codes: int, width: int) -> Critic:
+    keys = jax.random.split(key, MEMBERS)
+    return jax.vmap(lambda key: _init_critic(key, inputs, codes, width))(keys)
 
 
 def _init_critic(key, inputs, codes, width) -> Critic:
@@ -171,14 +184,6 @@ def distribution(outputs: Float[Array, "*lead outputs"], box: Box) -> TanhNormal
     mean, log_std = jnp.split(outputs, 2, axis=-1)
     log_std = jnp.clip(log_std, -LOG_STD_BOUND, LOG_STD_BOUND)
     return TanhNormal(mean, log_std, box.center, box.scale)
-
-
-def inside(
-    actions: Float[Array, "*lead action"], box: Box
-) -> Float[Array, "*lead action"]:
-    """Off the bounds, where a tanh-Gaussian's density is 0 or infinite."""
-    margin = ACTION_MARGIN * box.scale
-    return jnp.clip(actions, box.low + margin, box.high - margin)
 
 
 def assign(
@@ -257,7 +262,7 @@ def critic_loss(
     """L_Q: fitted evaluation of every behavior, summed over the members."""
     inputs = jnp.concatenate([batch.observations, batch.actions], axis=-1)
     q = values_of(critic, inputs, z)
-    loss = jnp.mean((q - y) ** 2, axis=-1).sum()
+    loss = squared_error(q, y)
     return loss, {"critic/loss": loss, "critic/q": q.mean(), "critic/target": y.mean()}
 
 
@@ -356,12 +361,9 @@ def update_with(
         critic_gradient, critic_metrics = jax.grad(critic_loss, has_aux=True)(
             state.critic.tree(), batch, *jax.lax.stop_gradient((found.z, y))
         )
-        critic, critic_adam = adam.update(
-            state.critic,
-            critic_gradient,
-            state.critic_adam,
-            rates=adam.for_all(scale * config.critic_rate, critic_gradient),
-            decay=adam.for_all(0.0, critic_gradient),
+        rate = scale * config.critic_rate
+        critic, critic_adam = adam.step(
+            state.critic, critic_gradient, state.critic_adam, rate
         )
         state = state._replace(critic=critic, critic_adam=critic_adam, target=target)
         metrics |= critic_metrics

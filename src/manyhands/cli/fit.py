@@ -20,7 +20,7 @@ class Fit:
     """Estimate which behaviors made a data set, and which trajectory each one made."""
 
     data: tyro.conf.Positional[str]
-    """A path, or format:where (d4rl, minari, robomimic, lerobot, npz, fork)."""
+    """A path, or format:where (d4rl, minari, robomimic, lerobot, npz, fork, zoo)."""
     out: Path
     """The run directory. A run that was interrupted there is continued."""
     method: str = "vq"
@@ -44,7 +44,7 @@ class Fit:
     def run(self) -> None:
         changes = {k: v for k, v in vars(self.options).items() if v is not None}
         resolve(self.preset, changes, 0)  # complain before any work is done
-        ks = [k if k == "auto" else _number(k) for k in self.k]
+        ks = [number_or_auto(k) for k in self.k]
         if (self.out / "summary.json").exists():
             raise UserError(
                 f"{self.out}: holds a finished run; choose another directory"
@@ -75,7 +75,9 @@ class Fit:
         out.print(f"wrote {self.out}")
 
 
-def _number(k: str) -> int:
+def number_or_auto(k: str) -> int | str:
+    if k == "auto":
+        return k
     try:
         return int(k)
     except ValueError:

@@ -2,7 +2,7 @@
 
 import sys
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from rich.text import Text
@@ -12,6 +12,7 @@ from manyhands.cli import data, zoo
 from manyhands.cli.console import err
 from manyhands.cli.demo import Demo
 from manyhands.cli.fit import Fit
+from manyhands.cli.train import Evaluate, Train, train_command
 from manyhands.errors import UserError
 
 INTERRUPTED = 130
@@ -46,12 +47,20 @@ class Zoo:
         self.command.run()
 
 
-Command = (
-    Annotated[Demo, tyro.conf.subcommand("demo")]
-    | Annotated[Data, tyro.conf.subcommand("data")]
-    | Annotated[Fit, tyro.conf.subcommand("fit")]
-    | Annotated[Zoo, tyro.conf.subcommand("zoo")]
-)
+def commands(arguments: list[str]) -> Any:
+    """All of them; what `train` takes depends on the algorithm named in it."""
+    # Only then: the algorithms' options are in files that import JAX.
+    training = train_command(arguments) if arguments[:1] == ["train"] else Train
+    return (
+        Annotated[Demo, tyro.conf.subcommand("demo")]
+        | Annotated[Data, tyro.conf.subcommand("data")]
+        | Annotated[Fit, tyro.conf.subcommand("fit")]
+        | Annotated[training, tyro.conf.subcommand("train")]
+        | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+        | Annotated[Zoo, tyro.conf.subcommand("zoo")]
+    )
+
+
 DESCRIPTION = """Behavior estimation and offline reinforcement learning from data that
 many hands collected. --version prints the version; --debug shows the whole traceback of
 an error."""
@@ -69,7 +78,7 @@ def run(arguments: list[str]) -> int:
     debug = "--debug" in arguments
     try:
         command = tyro.cli(
-            Command,
+            commands(arguments),
             prog="manyhands",
             description=DESCRIPTION,
             args=[a for a in arguments if a != "--debug"] or ["--help"],

@@ -51,6 +51,14 @@ def update(
     return params, Adam(steps, mean, square)
 
 
+def step(
+    params: Bundle, gradient: Pytree, state: Adam, rate: Array | float
+) -> tuple[Bundle, Adam]:
+    """One step with one rate for all, and no decay."""
+    rates, decay = for_all(rate, gradient), for_all(0.0, gradient)
+    return update(params, gradient, state, rates, decay)
+
+
 def for_all(value: Array | float, tree: Pytree) -> Pytree:
     """The same number for every leaf."""
     return jax.tree.map(lambda _: value, tree)

@@ -5,9 +5,23 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from manyhands.types import Box
+
 # Actions this close to the bounds (in units of the half-width) count as this far away:
 # at the bound itself a tanh-Gaussian's density is 0 or infinite. Float32 resolves it.
 MARGIN = 1e-6
+
+
+# Further off, as the paper's code keeps logged and sampled actions.
+ACTION_MARGIN = 1e-3
+
+
+def inside(
+    actions: Float[Array, "*lead action"], box: Box
+) -> Float[Array, "*lead action"]:
+    """Off the bounds, where a tanh-Gaussian's density is 0 or infinite."""
+    margin = ACTION_MARGIN * box.scale
+    return jnp.clip(actions, box.low + margin, box.high - margin)
 
 
 class TanhNormal(eqx.Module):
@@ -34,7 +48,14 @@ class TanhNormal(eqx.Module):
         self, key: PRNGKeyArray
     ) -> tuple[Float[Array, "*lead action"], Float[Array, "*lead"]]:
         """An action and its log-probability, differentiable in the parameters."""
-        noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
+        return self.sample_with(
+            jax.random.normal(key, self.mean.shape, self.mean.dtype)
+        )
+
+    def sample_with(
+        self, noise: Float[Array, "*lead action"]
+    ) -> tuple[Float[Array, "*lead action"], Float[Array, "*lead"]]:
+        """`sample` with standard normal numbers given."""
         u = self.mean + jnp.exp(self.log_std) * noise
         return self.center + self.scale * jnp.tanh(u), self.inner_terms(u).sum(axis=-1)
 
@@ -52,3 +73,10 @@ class TanhNormal(eqx.Module):
         # log(1 - tanh(u)^2) without cancellation for large |u|
         squash = 2 * (jnp.log(2.0) - u - jax.nn.softplus(-2 * u))
         return normal - squash - jnp.log(self.scale)
+
+
+def gaussian_kl(p: TanhNormal, q: TanhNormal) -> Float[Array, "*lead"]:
+    """KL(p | q). The tanh is the same bijection in both: what is left is Gaussians'."""
+    ratio = jnp.exp(2 * (p.log_std - q.log_std))
+    shift = ((p.mean - q.mean) * jnp.exp(-q.log_std)) ** 2
+    return jnp.sum(q.log_std - p.log_std + (ratio + shift - 1) / 2, axis=-1)

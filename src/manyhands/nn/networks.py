@@ -4,6 +4,8 @@ Modules are pytrees of arrays. They take inputs with any leading axes; an ensemb
 module whose leaves have a leading member axis, and the caller vmaps over it.
 """
 
+from collections.abc import Sequence
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -36,6 +38,11 @@ class MLP(eqx.Module):
     """Dense layers with ReLU between them."""
 
     layers: tuple[Dense, ...]
+
+    @staticmethod
+    def init(key: Key, sizes: Sequence[int]) -> "MLP":
+        keys = jax.random.split(key, len(sizes) - 1)
+        return MLP(tuple(map(Dense.init, keys, sizes[:-1], sizes[1:])))
 
     def __call__(self, x: Float[Array, "*lead inputs"]) -> Float[Array, "*lead out"]:
         for layer in self.layers[:-1]:

@@ -25,12 +25,12 @@ from jaxtyping import Array, Float
 
 from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
+from manyhands.nn.critics import MEMBERS, squared_error, values_of
 from manyhands.nn.distributions import TanhNormal
 from manyhands.nn.networks import MLP, Dense
 from manyhands.types import Batch, Key, Metrics
 from manyhands.zoo.options import LOG_STD
 
-CRITICS = 2
 HIDDEN_LAYERS = 2
 LAST_OF_CRITIC, LAST_OF_ACTOR = 3e-3, 1e-3  # the last layers start nearly at zero
 
@@ -73,7 +73,7 @@ def init(key: Key, observations: int, actions: int, width: int) -> State:
 
     def critics(key: Key) -> Bundle:
         sizes = [observations + actions, *hidden, 1]
-        keys = jax.random.split(key, CRITICS)
+        keys = jax.random.split(key, MEMBERS)
         return Bundle.of(jax.vmap(lambda k: _mlp(k, sizes, LAST_OF_CRITIC))(keys))
 
     critic = critics(key_critic)
@@ -118,15 +118,6 @@ def sample(
     return jnp.tanh(u) * mask, jnp.sum(pi.inner_terms(u) * mask, axis=-1)
 
 
-def values_of(
-    critic: MLP,
-    observations: Float[Array, "batch state"],
-    actions: Float[Array, "batch action"],
-) -> Float[Array, "member batch"]:
-    inputs = jnp.concatenate([observations, actions], axis=-1)
-    return jax.vmap(lambda member: member(inputs)[..., 0])(critic)
-
-
 # Losses
 
 
@@ -150,7 +141,7 @@ def critic_loss(
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_Q."""
     q = values_of(critic, batch.observations, batch.actions)
-    loss = jnp.mean((q - y) ** 2, axis=-1).sum()
+    loss = squared_error(q, y)
     return loss, {"critic/loss": loss, "critic/q": q.mean()}
 
 
@@ -195,15 +186,12 @@ def update_with(
     actor_gradient, more = jax.grad(actor_loss, has_aux=True)(
         actor, critic, batch, noise[1], fitted
     )
-    new_actor, actor_adam = _step(state.actor, actor_gradient, state.actor_adam, config)
-    new_critic, critic_adam = _step(
-        state.critic, critic_gradient, state.critic_adam, config
+    new_actor, actor_adam = adam.step(
+        state.actor, actor_gradient, state.actor_adam, config.rate
+    )
+    new_critic, critic_adam = adam.step(
+        state.critic, critic_gradient, state.critic_adam, config.rate
     )
     target = adam.polyak(state.target, new_critic, config.target_rate)
     state = State(new_actor, actor_adam, new_critic, critic_adam, target)
     return state, metrics | more
-
-
-def _step(params: Bundle, gradient, state: adam.Adam, config: Config):
-    rates = adam.for_all(config.rate, gradient)
-    return adam.update(params, gradient, state, rates, adam.for_all(0.0, gradient))

@@ -1,0 +1,203 @@
+"""Policies learnt from data of several sources: which variants hold, and how well.
+
+A case is a data set and a variant of a learner (`hopper-heterogeneous-5/default`), a
+process of its own; several run at a time, on one GPU. First the data sets are made and
+the behavior sets that several variants start from are fitted (`--data` keeps both).
+Results are lines of --out, one per replica, with all evaluations along the way; cases
+that are there are not run again.
+Usage: python benchmarks/policies.py --cases CASE ... [--steps 100000] [--jobs 12]
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import manyhands as mh
+from manyhands.runs import environment
+
+PRINTED = dict(joint=True, pull=True, divergence="sampled", value_scale="none")
+MEAN, EXACT, STILL = (
+    dict(value_scale="mean"),
+    dict(divergence="exact"),
+    dict(pull=False),
+)
+# How LBRAC-v may differ from what is printed, all from one and the same behavior set.
+LBRAC: dict[str, dict[str, Any]] = {
+    "printed": PRINTED,
+    "printed+mean": PRINTED | MEAN,
+    "printed+exact": PRINTED | EXACT,
+    "printed+still": PRINTED | STILL,
+    "printed+mean+still": PRINTED | MEAN | STILL,
+    "printed+mean+exact": PRINTED | MEAN | EXACT,
+    "printed-no-critic": PRINTED | MEAN | dict(value_weight=0.0),
+    "printed-beta": PRINTED | dict(beta=[10.0, 100.0, 1000.0]),
+    "joint": PRINTED | MEAN | EXACT | STILL,
+    "own-nets-unscaled": dict(value_scale="none"),
+    "own-nets-sampled": dict(divergence="sampled"),
+    "weights": dict(value_weight=[0.0, 0.5, 2.5, 10.0]),
+    "best-weights": dict(held_to="best", value_weight=[0.0, 0.5, 2.5, 10.0]),
+    "no-value-penalty": dict(value_penalty=0.0),
+    "fast": dict(policy_rate=[3e-4]),
+    "default": {},
+    # Their Q-functions begin anew.
+    "fresh": {},
+    "fresh-no-warm-up": dict(warm_up=0),
+}
+OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bc": ("bc", {}),
+    "clone": ("clone", {}),
+    "brac_v": ("brac_v", {}),
+    "brac_v-weights": ("brac_v", dict(value_weight=[0.5, 2.5, 10.0])),
+    "brac_v-paper": ("brac_v", dict(preset="paper", beta=[1.0, 10.0, 100.0])),
+    "lbrac_v-paper": ("lbrac_v", dict(preset="paper")),
+}
+
+
+def data_file(folder: Path, name: str) -> Path:
+    return folder / f"{name}.npz"
+
+
+def set_folder(folder: Path, name: str) -> Path:
+    return folder / f"{name}-set"
+
+
+def make(name: str, folder: Path, transitions: int) -> None:
+    if not data_file(folder, name).exists():
+        data = mh.make(name, transitions)
+        mh.save(data, data_file(folder, name))
+
+
+def fit(name: str, folder: Path, seeds: list[int], steps: int | None) -> None:
+    """The behavior sets that variants start from, with Q-functions."""
+    if (set_folder(folder, name) / "summary.json").exists():
+        return
+    data = mh.load(data_file(folder, name))
+    mh.fit(
+        data, k=10, seed=seeds, steps=steps, values=True, out=set_folder(folder, name)
+    )
+
+
+def run_case(case: str, folder: Path, args: argparse.Namespace) -> list[dict]:
+    name, variant = case.split("/")
+    data = mh.load(data_file(folder, name))
+    options: dict[str, Any] = dict(seed=args.seeds, evaluations=args.evaluations)
+    if variant in LBRAC:
+        algo, changes = "lbrac_v", LBRAC[variant]
+    else:
+        algo, changes = OTHERS[variant]
+    if algo in ("lbrac_v", "clone") and changes.get("preset") != "paper":
+        places = [set_folder(folder, name) / f"replica-{r}" for r in args.seeds]
+        sets = [mh.Behavior.load(place) for place in places]
+        if variant.startswith("fresh"):
+            sets = [replace(one, values=None) for one in sets]
+        options["behavior"] = sets
+    else:
+        if algo != "bc":
+            options["behavior_steps"] = args.behavior_steps
+        if algo == "lbrac_v":
+            options["k"] = args.k
+    if algo != "clone":
+        options["steps"] = args.steps
+    run = Path(args.data) / "runs" / case.replace("/", "-")
+    started = time.perf_counter()
+    found = mh.train(data, algo, out=run, episodes=args.episodes, **options | changes)
+    seconds = time.perf_counter() - started
+    assert isinstance(found, list)
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").open()]
+    rows = []
+    for r, policy in enumerate(found):
+        mine = [m for m in metrics if m["replica"] == r]
+        curve = [
+            [m["step"], m["evaluation/return_mean"], m["evaluation/relative"]]
+            for m in mine
+            if "evaluation/return_mean" in m
+        ]
+        last = next((m for m in reversed(mine) if "critic/loss" in m), {})
+        grid = {k: getattr(policy.options, k) for k in changes if k != "preset"}
+        about = policy.summary["policy"]
+        rows.append(
+            {"case": case, "seed": about["seed"], "steps": args.steps, "options": grid}
+            | {k: about[k] for k in ("return_mean", "return_std", "episodes")}
+            | {k: about[k] for k in ("normalized", "relative")}
+            | {"curve": curve, "last": {k: v for k, v in last.items() if "/" in k}}
+            | {"timing": policy.summary["timing"], "case_seconds": seconds}
+            | {"device": environment()["device"]}
+        )
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", nargs="*", default=[])
+    parser.add_argument("--out", default="results/policies.jsonl")
+    parser.add_argument("--data", default="/tmp/manyhands-policies")
+    parser.add_argument("--transitions", type=int, default=1_000_000)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--behavior-steps", type=int, default=100_000)
+    parser.add_argument("--fit-steps", type=int, default=None)
+    parser.add_argument("--k", type=int, default=10)
+    parser.add_argument("--evaluations", type=int, default=10)
+    parser.add_argument("--episodes", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=12)
+    parser.add_argument("--limit", type=float, default=1e9, help="seconds to begin in")
+    parser.add_argument("--one", help="(internal) make:NAME, fit:NAME or a case")
+    args = parser.parse_args()
+    folder = Path(args.data)
+    folder.mkdir(parents=True, exist_ok=True)
+    if args.one:
+        what, _, name = args.one.partition(":")
+        if what == "make":
+            make(name, folder, args.transitions)
+        elif what == "fit":
+            fit(name, folder, args.seeds, args.fit_steps)
+        else:
+            with Path(args.out).open("a") as file:
+                for row in run_case(args.one, folder, args):
+                    file.write(json.dumps(row) + "\n")
+        return
+    out = Path(args.out)
+    done = {json.loads(line)["case"] for line in out.open()} if out.exists() else set()
+    cases = [case for case in args.cases if case not in done]
+    names = list(dict.fromkeys(case.split("/")[0] for case in cases))
+    started = time.monotonic()
+
+    def begin(what: str) -> None:
+        if time.monotonic() - started > args.limit:
+            print("no time for", what, flush=True)
+            return
+        before = time.monotonic()
+        command = [sys.executable, __file__, *sys.argv[1:], "--one", what]
+        process = subprocess.run(command, capture_output=True, text=True)
+        took = time.monotonic() - before
+        print(f"{what}: {took:.0f} s, at {time.monotonic() - started:.0f}", flush=True)
+        if process.returncode:
+            print("\n".join(process.stderr.strip().splitlines()[-4:]), flush=True)
+
+    # Data sets one after another: each uses all cores.
+    for name in names:
+        begin(f"make:{name}")
+    with ThreadPoolExecutor(args.jobs) as pool:
+        list(pool.map(begin, [f"fit:{name}" for name in names]))
+    with ThreadPoolExecutor(args.jobs) as pool:
+        list(pool.map(begin, cases))
+    table(out)
+
+
+def table(out: Path) -> None:
+    for line in out.open():
+        row = json.loads(line)
+        relative = row["relative"]
+        curve = " ".join(f"{c[2]:.2f}" for c in row["curve"] if c[2] is not None)
+        shown = "-" if relative is None else f"{relative:.3f}"
+        print(row["case"], row["seed"], row["options"], "|", curve, "|", shown)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""What the training loop needs of an algorithm."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from manyhands.fleet import Update
+from manyhands.types import Box, Key, Pytree
+
+
+class Given(NamedTuple):
+    """What one replica starts from."""
+
+    observations: int  # how many numbers
+    actions: int
+    box: Box
+    behavior: Any = None  # what was fitted first; see `Algorithm.first`
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A way to learn a policy; one file each, listed in `registry.py`."""
+
+    presets: Mapping[str, Any]  # of options, see `learner_options`; the first: default
+    start: Callable[[Key, Given, Any], Pytree]  # key, given, options -> state
+    # state, batch, key, options with traced floats, fitted -> state, metrics
+    update: Update
+    fitted: Callable[[Given, Any], Pytree]  # given, options -> what does not change
+    model: Callable[[Pytree, Pytree], Pytree]  # state, fitted -> what acting needs
+    # model, box, observations [n, S], keys [n] -> actions [n, A], at test time
+    act: Callable[[Any, Box, Any, Key], Any]
+    # A model with the right leaves, of whatever shapes: to be filled from a file.
+    skeleton: Callable[[Any], Pytree]
+    # What is fitted first, by the preset of the same name: "bc" (that algorithm) or
+    # "vq" (a behavior set), with which of its options changed.
+    first: str | None = None
+    first_changes: Callable[[Any], dict[str, Any]] = lambda options: {}

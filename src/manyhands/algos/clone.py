@@ -1,0 +1,52 @@
+"""The best behavior of a behavior set, as it was fitted: what a learner must beat.
+
+Nothing is learnt beyond the set. It is what LBRAC-v starts from; see there for which
+behavior is the best. At test time: the mode.
+"""
+
+from manyhands.algos import lbrac_v
+from manyhands.algos.algorithm import Algorithm, Given
+from manyhands.algos.options import WHOLE, Common, learner_options
+from manyhands.hyper import Range, option
+from manyhands.types import Batch, Key, Metrics
+
+
+@learner_options
+class Options(Common):
+    steps: int = option(0, "Updates after the behavior set: none.", Range(0, 0))
+    behavior_steps: int = option(
+        0, "Updates of the behavior set; 0: as many as `fit` takes by default.", WHOLE
+    )
+
+
+PRESETS = {
+    "default": Options(),
+    "paper": Options(behavior_steps=500_000, standardise=False),
+}
+
+
+def start(key: Key, given: Given, options: Options) -> lbrac_v.Model:
+    del key, options
+    found: lbrac_v.Start = given.behavior
+    b = found.behaviors
+    return lbrac_v.Model(b.trunk, b.head, b.E[found.best], b.E, b.W)
+
+
+def update(
+    state: lbrac_v.Model, batch: Batch, key: Key, config: Options, fitted: None
+) -> tuple[lbrac_v.Model, Metrics]:
+    del batch, key, config, fitted
+    return state, {}
+
+
+CLONE = Algorithm(
+    PRESETS,
+    start,
+    update,
+    fitted=lambda given, options: None,
+    model=lambda state, fitted: state,
+    act=lbrac_v.act,
+    skeleton=lbrac_v.skeleton,
+    first="vq",
+    first_changes=lbrac_v.set_changes,
+)

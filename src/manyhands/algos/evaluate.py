@@ -1,0 +1,184 @@
+"""Policies in their environment: returns, raw, normalised and relative."""
+
+from contextlib import AbstractContextManager
+from itertools import islice
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from manyhands.algos.policy import Policy
+from manyhands.algos.registry import algorithm
+from manyhands.behavior.problem import Scaling
+from manyhands.data.trajectories import Trajectories
+from manyhands.envs.pool import Pool
+from manyhands.envs.rollout import episode_seeds, play
+from manyhands.envs.scores import normalized
+from manyhands.errors import UserError
+from manyhands.types import Box, Pytree
+
+MOST_SLOTS = 512  # environments at a time
+
+
+class Evaluation(NamedTuple):
+    """Returns of some episodes, and what they are worth."""
+
+    returns: np.ndarray
+    normalized: float | None  # 0 is a random policy, 100 an expert
+    relative: float | None  # in units of the behaviors' mean score
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "return_mean": float(self.returns.mean()),
+            "return_std": float(self.returns.std()),
+            "episodes": len(self.returns),
+            "normalized": self.normalized,
+            "relative": self.relative,
+        }
+
+
+def evaluate(
+    policy: Policy,
+    env: str | None = None,
+    *,
+    episodes: int = 20,
+    seed: int = 0,
+    behaviors: float | None = None,
+    workers: int | None = None,
+) -> Evaluation:
+    """Play whole episodes.
+
+    Args:
+        env: a Gymnasium id; the one of the data that the policy learnt from, if None.
+        seed: the same one gives the same episodes, whatever the number of workers.
+        behaviors: the mean normalised score of the policies that made the data, which
+            relative returns are in units of; from training, if None.
+        workers: processes; as many as there are cores if None.
+    """
+    env = env or policy.env_id
+    if env is None:
+        raise UserError("env: expected an environment's id, got none, nor has the data")
+    if behaviors is None:
+        behaviors = policy.summary.get("behaviors")
+    players = Players(policy.algo, policy.box, policy.scaling, env, episodes, workers)
+    with players:
+        models = jax.tree.map(lambda leaf: leaf[None], policy.model)
+        returns = players.returns(models, seed)[0]
+    return worth(returns, env, behaviors)
+
+
+def worth(returns: np.ndarray, env: str, behaviors: float | None) -> Evaluation:
+    scores = normalized(returns, env)
+    score = None if scores is None else float(scores.mean())
+    relative = None if score is None or not behaviors else score / behaviors
+    return Evaluation(returns, score, relative)
+
+
+def behaviors_score(data: Trajectories, env: str | None = None) -> float | None:
+    """The mean normalised score of the policies that made a data set.
+
+    Every source counts the same; without sources, all trajectories are of one. Ones
+    that were cut off say nothing of their policy.
+    """
+    env = env or data.env_id
+    ends = data.offsets[1:] - 1
+    whole = data.terminals[ends] | data.timeouts[ends]
+    if env is None or not whole.any():
+        return None
+    scores = normalized(data.returns, env)
+    if scores is None:
+        return None
+    sources = np.zeros(len(data)) if data.sources is None else data.sources
+    means = [scores[whole & (sources == s)] for s in np.unique(sources)]
+    return float(np.mean([mean.mean() for mean in means if len(mean)]))
+
+
+class Players(AbstractContextManager):
+    """Environments for some episodes of each of several policies at a time.
+
+    Policies act on the CPU, so that a device that is busy learning is left alone.
+    """
+
+    def __init__(
+        self,
+        algo: str,
+        box: Box,
+        scaling: Scaling,
+        env: str,
+        episodes: int,
+        workers: int | None = None,
+        policies: int = 1,
+    ):
+        if episodes < 1:
+            raise UserError(f"episodes: expected at least 1, got {episodes}")
+        self.scaling, self.episodes = scaling, episodes
+        self.cpu = _cpu()
+        self.box = jax.device_put(box, self.cpu)
+        self.together = max(1, min(policies, MOST_SLOTS // episodes))
+        self.pool = Pool([env] * (self.together * episodes), workers)
+        self._check(env, box)
+        self._act = jax.jit(jax.vmap(_seeded(algo), in_axes=(0, None, 0, 0, 0)))
+
+    def _check(self, env: str, box: Box) -> None:
+        space, size = self.pool.spaces[0], len(self.scaling.center)
+        found, expected = (space.states, space.actions), (size, len(box.low))
+        if found != expected:
+            self.pool.close()
+            raise UserError(
+                f"env: expected one with {expected[0]} observations and {expected[1]} "
+                f"actions, as in the data; {env} has {found[0]} and {found[1]}"
+            )
+
+    def returns(self, models: Pytree, seed: int = 0) -> np.ndarray:
+        """[policy, episode], of models stacked along a leading axis."""
+        many = len(jax.tree.leaves(models)[0])
+        models = jax.device_put(jax.device_get(models), self.cpu)
+        parts = []
+        for first in range(0, many, self.together):
+            # The last ones may play twice, so that there is one shape to compile.
+            which = np.minimum(np.arange(first, first + self.together), many - 1)
+            part = self._play(jax.tree.map(lambda leaf: leaf[which], models), seed)  # noqa: B023
+            parts.append(part[: many - first])
+        return np.concatenate(parts)
+
+    def _play(self, models: Pytree, seed: int) -> np.ndarray:
+        shape = self.together, self.episodes
+
+        def act(observations, seeds, times):
+            rows = self.scaling(observations).reshape(*shape, -1)
+            labels = (jnp.asarray(x.reshape(shape), jnp.uint32) for x in (seeds, times))
+            actions = self._act(models, self.box, rows, *labels)
+            actions = np.asarray(actions).reshape(len(observations), -1)
+            return actions, np.full(len(observations), np.nan)
+
+        # As many slots as episodes: each policy's are side by side, for all the time.
+        seeds = list(islice(episode_seeds(seed), self.episodes)) * self.together
+        totals = [episode.total for episode in play(self.pool, act, seeds)]
+        return np.reshape(totals, shape)
+
+    def close(self) -> None:
+        self.pool.close()
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _seeded(algo: str):
+    """How policies act, with noise named by an episode's seed and the time in it."""
+    act = algorithm(algo).act
+
+    def one(model, box, rows, seeds, times):
+        base = jax.random.key(0)
+        fold = jax.random.fold_in
+        keys = jax.vmap(lambda s, t: fold(fold(base, s), t))(seeds, times)
+        return act(model, box, rows, keys)
+
+    return one
+
+
+def _cpu() -> jax.Device:
+    try:
+        return jax.devices("cpu")[0]
+    except RuntimeError:  # switched off
+        return jax.devices()[0]

@@ -1,0 +1,20 @@
+"""The algorithms by name."""
+
+from manyhands.algos import bc, brac, clone, lbrac_v
+from manyhands.algos.algorithm import Algorithm
+from manyhands.errors import UserError
+
+ALGORITHMS = {
+    "bc": bc.BC,
+    "clone": clone.CLONE,
+    "brac_p": brac.BRAC_P,
+    "brac_v": brac.BRAC_V,
+    "lbrac_v": lbrac_v.LBRAC_V,
+}
+
+
+def algorithm(name: str) -> Algorithm:
+    if name not in ALGORITHMS:
+        known = ", ".join(ALGORITHMS)
+        raise UserError(f"algo: expected one of {known}, got {name}")
+    return ALGORITHMS[name]

@@ -1,0 +1,349 @@
+"""`train`: from a data set to a policy, without an environment."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from manyhands import hyper
+from manyhands.algos import lbrac_v
+from manyhands.algos.algorithm import Algorithm, Given
+from manyhands.algos.evaluate import Evaluation, Players, behaviors_score, worth
+from manyhands.algos.policy import Policy
+from manyhands.algos.registry import algorithm
+from manyhands.algos.training import (
+    Progress,
+    Replica,
+    Result,
+    Training,
+    Watch,
+    interval,
+)
+from manyhands.behavior.estimate import Behavior
+from manyhands.behavior.fit import fit
+from manyhands.behavior.problem import Scaling
+from manyhands.data.trajectories import Trajectories
+from manyhands.errors import UserError
+from manyhands.fleet import Packed
+from manyhands.runs import Run, environment, mean_and_std
+from manyhands.types import Box
+
+
+def _silent(done: int, shown: dict[str, float]) -> None:
+    """The default: nobody is watching."""
+
+
+def train(
+    data: Trajectories,
+    algo: str = "lbrac_v",
+    *,
+    behavior: Behavior | Sequence[Behavior] | None = None,
+    k: int | str = 10,
+    steps: int | None = None,
+    seed: int | Sequence[int] = 0,
+    preset: str = "default",
+    out: str | Path | None = None,
+    env: str | None = None,
+    episodes: int = 20,
+    evaluations: int = 0,
+    workers: int | None = None,
+    checkpoint_seconds: float = 60.0,
+    progress: Progress = _silent,
+    **changes: Any,
+) -> Policy | list[Policy]:
+    """Learn a policy from logged data.
+
+    Args:
+        data: what was logged.
+        algo: `lbrac_v`, `brac_v`, ...; see `manyhands.algos.registry`.
+        behavior: a behavior set to start from, for algorithms that need one, or one per
+            seed; fitted first if None.
+        k: how many behaviors to look for then.
+        steps: updates; the preset's number if None.
+        seed: a sequence trains one replica each, in one program; so do sequences of
+            options that are floats (every one with every seed).
+        preset: `default`, or `paper` for the printed hyper-parameters.
+        out: a run directory to write to; an interrupted run there is continued.
+        env: an environment's id to evaluate in; the data's own if None.
+        episodes: of each evaluation; 0: never, nor at the end.
+        evaluations: how many there are along the way, the first before any update.
+        workers: processes for evaluations; as many as there are cores if None.
+        checkpoint_seconds: how much work an interruption may cost.
+        progress: called with the updates done and what there is to show.
+        changes: single options, see the algorithm's `Options`.
+
+    Returns:
+        A `Policy`, or a list where `seed` or an option is a sequence.
+    """
+    learner = algorithm(algo)
+    if steps is not None:
+        changes["steps"] = steps
+    seeds, several = _seeds(seed)
+    options, many = _grid(learner, preset, changes)
+    env = env or data.env_id
+    if (evaluations or episodes < 0) and env is None:
+        raise UserError("env: expected an environment's id to evaluate in, got none")
+    run = Run(out) if out is not None else None
+    if run:
+        run.check()
+        run.begin(
+            {
+                "algo": algo,
+                "seeds": seeds,
+                "preset": preset,
+                "k": k,
+                "options": [asdict(o) for o in options],
+                "behavior": None if behavior is None else "given",
+                "data": {"name": data.name, "fingerprint": data.fingerprint},
+                "env": env,
+                "evaluations": [evaluations, episodes],
+                "environment": environment(),
+            },
+            same=("algo", "seeds", "preset", "k", "options", "behavior", "data", "env"),
+        )
+    pairs = [(s, o) for o in options for s in seeds]
+    first = _first(
+        learner, data, pairs, behavior, k, preset, run, progress, checkpoint_seconds
+    )
+    replicas, packed, scaling = _prepare(data, learner, pairs, first)
+    box = replicas[0].given.box
+    score = behaviors_score(data, env) if env else None
+    judge = None
+    if env and episodes:
+        judge = Players(algo, box, scaling, env, episodes, workers, len(replicas))
+
+    def look(models) -> list[Evaluation]:
+        assert judge is not None
+        assert env is not None
+        return [worth(r, env, score) for r in judge.returns(models)]
+
+    try:
+        watch = None
+        if judge and evaluations:
+            every = interval(options[0].steps)
+            apart = -(-options[0].steps // (evaluations * every)) * every
+            watch = Watch(look, max(every, apart))
+        training = Training(
+            learner, replicas, packed, run, watch, progress, checkpoint_seconds
+        )
+        result = training.train()
+        final = look(result.models) if judge else [None] * len(replicas)
+    finally:
+        if judge:
+            judge.close()
+    policies = [
+        _policy(algo, data, replica, result, r, scaling, env, score, final[r], first)
+        for r, replica in enumerate(replicas)
+    ]
+    if run:
+        write(run, policies)
+    return policies if several or many else policies[0]
+
+
+# What was asked for
+
+
+def _seeds(seed: int | Sequence[int]) -> tuple[list[int], bool]:
+    several = not isinstance(seed, Integral)
+    seeds = [int(s) for s in (seed if several else [seed])]  # pyright: ignore
+    for number in seeds:
+        if not 0 <= number < 2**31:
+            raise UserError(f"seed: expected a number from 0 to 2^31 - 1, got {number}")
+    if not seeds:
+        raise UserError("seed: expected at least one, got none")
+    return seeds, several
+
+
+def _grid(
+    learner: Algorithm, preset: str, changes: dict[str, Any]
+) -> tuple[list[Any], bool]:
+    """The options of every replica, and whether there are several."""
+    default = next(iter(learner.presets.values()))
+    floats = {field.name for field in fields(default) if field.type is float}
+    lists = {
+        name: list(value)
+        for name, value in changes.items()
+        if name in floats and isinstance(value, Sequence | np.ndarray)
+    }
+    rest = {name: value for name, value in changes.items() if name not in lists}
+    grid = [
+        hyper.resolve(learner.presets, preset, rest | dict(zip(lists, values)))
+        for values in itertools.product(*lists.values())
+    ]
+    return grid, bool(lists)
+
+
+# What is fitted first
+
+
+def _first(
+    learner: Algorithm,
+    data: Trajectories,
+    pairs: list[tuple[int, Any]],
+    behavior: Behavior | Sequence[Behavior] | None,
+    k: int | str,
+    preset: str,
+    run: Run | None,
+    progress: Progress,
+    checkpoint_seconds: float,
+) -> list[Any]:
+    """Of every replica: a `Policy`, a `Behavior` or None. Once per seed."""
+    if learner.first is None:
+        if behavior is not None:
+            raise UserError("behavior: expected none, this algorithm does not need one")
+        return [None] * len(pairs)
+    seeds = list(dict.fromkeys(seed for seed, _ in pairs))
+    if behavior is not None and learner.first == "vq":
+        given = [behavior] if isinstance(behavior, Behavior) else list(behavior)
+        if len(given) not in (1, len(seeds)):
+            raise UserError(
+                f"behavior: expected one, or one for each of the {len(seeds)} seeds, "
+                f"got {len(given)}"
+            )
+        for one in given:
+            if one.method != "vq":
+                raise UserError(f"behavior: expected method vq, got {one.method}")
+            if one.fingerprint != data.fingerprint:
+                raise UserError("behavior: expected one fitted to this data set")
+        found = given * len(seeds) if len(given) == 1 else given
+    else:
+        if behavior is not None:
+            raise UserError("behavior: expected none, this algorithm fits its own")
+        changes = learner.first_changes(pairs[0][1])
+        where = dict(
+            seed=seeds,
+            preset=preset,
+            out=run.path / "behavior" if run else None,
+            checkpoint_seconds=checkpoint_seconds,
+            progress=progress,
+            **changes,
+        )
+        found = _fitted_before(run, learner.first, len(seeds))
+        if found is None and learner.first == "vq":
+            found = fit(data, k=k, **where)
+        elif found is None:
+            found = train(data, learner.first, episodes=0, **where)
+    by_seed = dict(zip(seeds, found))  # pyright: ignore
+    return [by_seed[seed] for seed, _ in pairs]
+
+
+def _fitted_before(run: Run | None, first: str, many: int) -> list[Any] | None:
+    """By a run that was interrupted later on."""
+    if run is None or not (run.path / "behavior" / "summary.json").exists():
+        return None
+    from manyhands.algos.policy import load_policy
+
+    folder = run.path / "behavior"
+    places = [folder] if many == 1 else [folder / f"replica-{r}" for r in range(many)]
+    return [Behavior.load(p) if first == "vq" else load_policy(p) for p in places]
+
+
+def _prepare(
+    data: Trajectories,
+    learner: Algorithm,
+    pairs: list[tuple[int, Any]],
+    first: list[Any],
+) -> tuple[list[Replica], Packed, Scaling]:
+    """Data in the units that what was fitted first has been given."""
+    data = data.renumbered()
+    if first[0] is not None:
+        scaling = first[0].scaling
+    elif pairs[0][1].standardise:
+        scaling = Scaling.of(data.observations)
+    else:
+        scaling = Scaling.none(data.observation_size)
+    box = Box(jnp.asarray(data.action_low), jnp.asarray(data.action_high))
+    starts: list[Any] = [None] * len(pairs)
+    if learner.first == "vq":
+        starts = lbrac_v.starts(first, data.returns)
+    elif learner.first is not None:
+        starts = [policy.model for policy in first]
+    sizes = data.observation_size, data.action_size
+    replicas = [
+        Replica(seed, options, Given(*sizes, box, start))
+        for (seed, options), start in zip(pairs, starts)
+    ]
+    usable = data.bootstrappable()
+    usable = replace(
+        usable,
+        observations=scaling(usable.observations),
+        next_observations=scaling(usable.next_observations),
+    )
+    return replicas, Packed.of(usable), scaling
+
+
+# What came out
+
+
+def _policy(
+    algo: str,
+    data: Trajectories,
+    replica: Replica,
+    result: Result,
+    r: int,
+    scaling: Scaling,
+    env: str | None,
+    score: float | None,
+    final: Evaluation | None,
+    first: list[Any],
+) -> Policy:
+    steps = replica.options.steps
+    summary: dict[str, Any] = {
+        "data": {
+            "name": data.name,
+            "transitions": data.transitions,
+            "trajectories": len(data),
+            "sources": len(data.source_names) or None,
+        },
+        "policy": {"algo": algo, "seed": replica.seed, "return_mean": None}
+        | (final.summary() if final else {}),
+        "behaviors": score,
+        "timing": {
+            "updates": steps,
+            "seconds": result.seconds,
+            "updates_per_second": steps / result.seconds,
+            "compile_seconds": result.compile_seconds,
+            "device": environment()["device"],
+        },
+    }
+    if isinstance(first[r], Behavior):
+        summary["behavior"] = first[r].summary.get("behavior")
+        summary["policy"]["best_code"] = replica.given.behavior.best
+    return Policy(
+        algo=algo,
+        options=replica.options,
+        model=jax.tree.map(lambda leaf: leaf[r], result.models),
+        box=replica.given.box,
+        scaling=scaling,
+        env_id=env,
+        summary=summary,
+    )
+
+
+def write(run: Run, policies: list[Policy]) -> None:
+    """The first replica at the top, each of several in a folder of its own."""
+    _write_one(run, policies[0])
+    summary = dict(policies[0].summary)
+    if len(policies) > 1:
+        for r, policy in enumerate(policies):
+            _write_one(Run(run.path / f"replica-{r}"), policy)
+        summary["replicas"] = [p.summary["policy"] for p in policies]
+        summary["mean"], summary["std"] = mean_and_std(summary["replicas"])
+    run.write_json("summary.json", summary)
+    run.remove_checkpoint()
+
+
+def _write_one(run: Run, policy: Policy) -> None:
+    policy.save(run.path)
+    if isinstance(policy.model, lbrac_v.Model):
+        W, E, e_pi = (
+            np.asarray(lbrac_v.normalize(x))
+            for x in (policy.model.W, policy.model.E, policy.model.e_pi)
+        )
+        run.write_embeddings(W=W, E=E, e_pi=e_pi)

@@ -1,0 +1,187 @@
+"""manyhands train, manyhands evaluate"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.table import Table
+
+from manyhands import hyper
+from manyhands.cli.console import out, training_progress
+from manyhands.cli.data import Reading, load
+from manyhands.cli.fit import number_or_auto
+from manyhands.data.formats import ReadOptions
+from manyhands.errors import UserError
+from manyhands.runs import Run
+
+DEFAULT = "lbrac_v"
+
+
+@dataclass(frozen=True)
+class Train:
+    """Learn a policy from logged data. Other options: --algo NAME --help."""
+
+    data: tyro.conf.Positional[str]
+    """A path, or format:where (d4rl, minari, robomimic, lerobot, npz, fork, zoo)."""
+    out: Path
+    """The run directory. A run that was interrupted there is continued."""
+    algo: str = DEFAULT
+    """lbrac_v, brac_v, brac_p, bc, or clone: the best behavior as it is."""
+    behavior: Path | None = None
+    """A run of `manyhands fit` on the same data to start from; else that comes first."""
+    k: str = "10"
+    """How many behaviors to look for then, or auto."""
+    seeds: tuple[int, ...] = (0,)
+    """Several train together, and so do several values of an option."""
+    preset: str = "default"
+    """default, or paper: the printed hyper-parameters."""
+    env: str | None = None
+    """The environment to evaluate in; by default the one that made the data."""
+    episodes: int = 20
+    """Of each evaluation; 0: never."""
+    evaluations: int = 10
+    """How many there are along the way, besides the one at the end."""
+    reading: Reading = field(default_factory=ReadOptions)
+
+    def run(self) -> None:
+        from manyhands.algos.registry import algorithm  # JAX: when needed
+        from manyhands.algos.train import train
+        from manyhands.behavior.estimate import Behavior
+
+        changes = self.changes()
+        presets = algorithm(self.algo).presets
+        flat = {name: _first(value) for name, value in changes.items()}
+        steps = hyper.resolve(presets, self.preset, flat).steps
+        if (self.out / "summary.json").exists():
+            raise UserError(
+                f"{self.out}: holds a finished run; choose another directory"
+            )
+        data = load(self.data, self.reading)
+        behavior = None if self.behavior is None else Behavior.load(self.behavior)
+        known = self.env or data.env_id
+        with training_progress(f"{self.algo} on {data.name}", steps) as show:
+            train(
+                data,
+                self.algo,
+                behavior=behavior,
+                k=number_or_auto(self.k),
+                seed=self.seeds,
+                preset=self.preset,
+                out=self.out,
+                env=self.env,
+                episodes=self.episodes if known else 0,
+                evaluations=self.evaluations if known and self.episodes else 0,
+                progress=show,
+                **changes,
+            )
+        print_summary(Run(self.out).read_json("summary.json"))
+        out.print(f"wrote {self.out}")
+
+    def changes(self) -> dict[str, Any]:
+        """Hyper-parameters that were given; several values of one are a list."""
+        given = vars(getattr(self, "options", None) or object.__new__(_Nothing))
+        return {
+            name: value[0] if isinstance(value, tuple) and len(value) == 1 else value
+            for name, value in given.items()
+            if value is not None
+        }
+
+
+class _Nothing:
+    pass
+
+
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, tuple) else value
+
+
+def train_command(arguments: list[str]) -> type[Train]:
+    """The command with the options of the algorithm that is named in it."""
+    from manyhands.algos.registry import ALGORITHMS
+
+    words = [word.partition("=") for word in arguments]
+    algo = DEFAULT
+    for place, (flag, _, value) in enumerate(words):
+        if flag == "--algo":
+            algo = value or "".join(arguments[place + 1 : place + 2])
+    if algo not in ALGORITHMS:
+        return Train  # which will say so
+    overrides = hyper.overrides(ALGORITHMS[algo].presets, several=True)
+
+    @dataclass(frozen=True)
+    class WithOptions(Train):
+        __doc__ = Train.__doc__
+        options: Annotated[overrides, tyro.conf.OmitArgPrefixes] = field(  # type: ignore
+            default_factory=overrides
+        )
+
+    WithOptions.__name__ = "Train"
+    return WithOptions
+
+
+def print_summary(summary: dict[str, Any]) -> None:
+    rows = summary.get("replicas") or [summary["policy"]]
+    table = Table(title=f"{summary['data']['name']}: policies", title_justify="left")
+    for column in ("algorithm", "seed", "return", "normalised", "relative"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        cells = [row["algo"], str(row["seed"]), "not evaluated", "", ""]
+        if row["return_mean"] is not None:
+            cells[2:] = [
+                f"{row['return_mean']:.2f} ± {row['return_std']:.2f}",
+                "" if row["normalized"] is None else f"{row['normalized']:.1f}",
+                "" if row["relative"] is None else f"{row['relative']:.3f}",
+            ]
+        table.add_row(*cells)
+    out.print(table)
+    timing = summary["timing"]
+    out.print(
+        f"{timing['updates']:,} updates, {timing['updates_per_second']:.0f} a second "
+        f"on {timing['device']}"
+    )
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Play a learnt policy in its environment: returns, normalised and relative."""
+
+    run_directory: tyro.conf.Positional[Path]
+    """What `manyhands train` has written."""
+    env: str | None = None
+    """The environment; by default the one that made the data."""
+    episodes: int = 20
+    """How many."""
+    seed: int = 0
+    """The same seed gives the same episodes."""
+    workers: int | None = None
+    """Processes; by default as many as there are cores. Results do not depend on it."""
+
+    def run(self) -> None:
+        from manyhands.algos.evaluate import evaluate  # JAX: when needed
+        from manyhands.algos.policy import load_policy
+
+        folders = sorted(
+            self.run_directory.glob("replica-*"),
+            key=lambda path: int(path.name.rpartition("-")[2]),
+        )
+        table = Table(title=f"{self.run_directory}", title_justify="left")
+        for column in ("policy", "episodes", "return", "normalised", "relative"):
+            table.add_column(column, justify="right")
+        for folder in folders or [self.run_directory]:
+            policy = load_policy(folder)
+            found = evaluate(
+                policy,
+                self.env,
+                episodes=self.episodes,
+                seed=self.seed,
+                workers=self.workers,
+            )
+            table.add_row(
+                f"{policy.algo} {folder.name}" if folders else policy.algo,
+                str(self.episodes),
+                f"{found.returns.mean():.2f} ± {found.returns.std():.2f}",
+                "" if found.normalized is None else f"{found.normalized:.1f}",
+                "" if found.relative is None else f"{found.relative:.3f}",
+            )
+        out.print(table)

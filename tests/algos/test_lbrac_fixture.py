@@ -1,0 +1,134 @@
+"""Phase 2 as the released code computes it: losses, gradients, one full update."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from official import (
+    BOX,
+    CODES,
+    assert_close,
+    batch_from,
+    critic_from,
+    meta,
+    numbers,
+    policy_from,
+)
+
+from manyhands.algos import lbrac_v
+from manyhands.algos.lbrac_v import Critic, Decoded, Noise, Policy
+from manyhands.behavior import vq
+from manyhands.nn import adam
+from manyhands.nn.bundle import Bundle
+from manyhands.nn.networks import normalize
+
+CONFIG = jax.tree.map(jnp.float32, lbrac_v.PAPER)
+
+
+@pytest.fixture(scope="module")
+def fixture() -> dict[str, np.ndarray]:
+    return numbers()
+
+
+def policy(arrays: dict, prefix: str) -> Policy:
+    b = policy_from(arrays, prefix)
+    e_pi = jnp.asarray(arrays[f"{prefix}policy.e_pi"])[0]
+    return Policy(b.trunk, b.head, e_pi, b.E, b.W)
+
+
+def critic(arrays: dict, prefix: str, suffix: str = "") -> Critic:
+    c = critic_from(arrays, prefix, suffix)
+    names = [f"{prefix}q{j}{suffix}.h_pi" for j in range(2)]
+    h_pi = jnp.stack([jnp.asarray(arrays[name])[0] for name in names])
+    return Critic(c.trunk, c.head, h_pi, c.H)
+
+
+def noises(arrays: dict) -> tuple[Noise, Noise]:
+    """For s' and for s."""
+    n = {k: jnp.asarray(v) for k, v in arrays.items() if k.startswith("noise/")}
+    a_pi = n["noise/p2_a_pi"]
+    return (
+        Noise(n["noise/p2_a2_pi"], n["noise/p2_a2_b"], n["noise/p2_div_s2"]),
+        Noise(a_pi, jnp.zeros_like(a_pi), n["noise/p2_div_s1"]),
+    )
+
+
+FITTED = lbrac_v.Fitted(BOX, CODES, jnp.zeros(vq.EMBEDDING), None)
+
+
+def test_the_preset_is_the_released_one(fixture):
+    about, preset = meta(fixture), lbrac_v.PAPER
+    assert about["discount"] == preset.discount
+    assert about["alpha"] == preset.beta
+    assert about["commit_coe"] == preset.commitment
+    assert about["tau"] == preset.target_rate
+    assert about["lr_q"] == preset.critic_rate
+    assert about["lr_p"] == preset.policy_rate
+
+
+def test_divergence(fixture):
+    pi_and_b = policy(fixture, "param/")
+    batch = batch_from(fixture)
+    b = vq.Policy(pi_and_b.trunk, pi_and_b.head, pi_and_b.E, pi_and_b.W)
+    _, e, _ = vq.assign(b, batch.trajectory, CODES)
+    following, now = noises(fixture)
+    for states, noise, name in (
+        (batch.observations, now, "s1"),
+        (batch.next_observations, following, "s2"),
+    ):
+        decoded = lbrac_v.decode(pi_and_b, states, e, FITTED)
+        assert isinstance(decoded, Decoded)
+        found = lbrac_v.divergence(decoded, noise.divergence, CONFIG, BOX)
+        assert_close(found, fixture[f"mid/div_{name}_relu"], atol=2e-5)
+
+
+def test_critic_loss_and_gradients(fixture):
+    batch, (following, _) = batch_from(fixture), noises(fixture)
+    pi, target = policy(fixture, "param/"), critic(fixture, "param/", "_target")
+    _, e, z = vq.assign(
+        lbrac_v.behaviors_of(pi, FITTED), batch.trajectory, FITTED.codes
+    )
+    y, decoded = lbrac_v.critic_target(pi, target, batch, e, following, CONFIG, FITTED)
+    y_b = lbrac_v.behavior_target(decoded, target, batch, z, following, CONFIG, BOX)
+    (loss, metrics), gradient = jax.value_and_grad(lbrac_v.critic_loss, has_aux=True)(
+        critic(fixture, "param/"), batch, y, (z, y_b)
+    )
+    assert_close(loss, fixture["p2_q/loss"])
+    assert_close(metrics["critic/loss"], fixture["p2_q/q_obj_loss"])
+    assert_close(metrics["critic/loss_of_behaviors"], fixture["p2_q/q_bc_loss"])
+    assert_close(gradient, critic(fixture, "p2_q/grad/"), atol=1e-5)
+
+
+def test_policy_loss_and_gradients(fixture):
+    batch, (_, now) = batch_from(fixture), noises(fixture)
+    unused = jnp.zeros((32, vq.EMBEDDING))
+    (loss, metrics), gradient = jax.value_and_grad(lbrac_v.policy_loss, has_aux=True)(
+        policy(fixture, "param/"),
+        critic(fixture, "param/"),
+        batch,
+        unused,
+        now,
+        CONFIG,
+        FITTED,
+    )
+    # The released code leaves out the constant of 1 - <w, e>.
+    assert_close(loss - CONFIG.commitment, fixture["p2_p/loss"])
+    assert_close(metrics["behavior/reconstruction"], fixture["p2_p/rec_loss"])
+    assert_close(metrics["actor/q"], fixture["p2_p/q_a_p_mean"])
+    assert_close(metrics["actor/divergence"], fixture["p2_p/div_mean"], atol=1e-5)
+    assert_close(gradient, policy(fixture, "p2_p/grad/"), rtol=1e-4, atol=5e-5)
+
+
+def test_one_full_update(fixture):
+    pi, q = (Bundle.of(f(fixture, "param/")) for f in (policy, critic))
+    target = Bundle.of(critic(fixture, "param/", "_target"))
+    state = lbrac_v.State(pi, adam.init(pi), q, adam.init(q), target)
+    after, _ = lbrac_v.update_with(
+        state, batch_from(fixture), *noises(fixture), CONFIG, FITTED
+    )
+    # A step is 5e-5 or 1e-4 long: to a hundredth of that.
+    step = "p2_step/param/"
+    assert_close(after.policy.tree(), policy(fixture, step), atol=5e-7)
+    assert_close(after.critic.tree(), critic(fixture, step), atol=1e-6)
+    assert_close(after.target.tree(), critic(fixture, step, "_target"), atol=1e-7)
+    assert normalize(after.policy.tree().e_pi).shape == (vq.EMBEDDING,)
