@@ -214,7 +214,8 @@ class Rows:
         return [row for row in mine if k is None or str(row["k"]) == str(k)]
 
     def cell(self, case: str, k: str, key: str = "ari", form: str = ".2f") -> str:
-        return " ".join(f"{row[key]:{form}}" for row in self.of(case, k))
+        cells = [f"{row[key]:{form}}" for row in self.of(case, k)]
+        return " ".join(cells).replace("-0.00", "0.00")
 
 
 def tables(rows: list[dict[str, Any]]) -> str:
@@ -292,6 +293,25 @@ def tables(rows: list[dict[str, Any]]) -> str:
         if any(cells):
             what = named.get(kind) or f"`{kind}`: {options_text(kind)}"
             lines.append(f"| {what} | {many} | {' | '.join(cells)} |")
+    lines += [
+        "",
+        "The default by the amount of data: held-out error, mean of the seeds.",
+        "",
+        "| trajectories of each | " + " | ".join(TASKS) + " |",
+        "|---|" + "---|" * len(TASKS),
+    ]
+    for kind in ("n5", "n10", "n20", "n50", "k5"):
+        cells = []
+        for task in TASKS:
+            if mine := found.of(f"{task}/{kind}", "given"):
+                error = np.mean([row["heldout_error"] for row in mine])
+                sizes = (
+                    f"{mine[0]['transitions']:,} steps, {mine[0]['steps']:,} updates"
+                )
+                cells.append(f"{error:+.2f} ({sizes})")
+        if cells:
+            name = "all" if kind == "k5" else kind[1:]
+            lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -370,7 +390,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         panel.set_xlabel(title)
         panel.grid(axis="y", alpha=0.3)
     axes[0].set_ylabel("agreement with the sources (ARI)")
-    axes[2].legend(fontsize=7, loc="lower left")
+    axes[2].legend(fontsize=7, loc="lower right")
     path.parent.mkdir(parents=True, exist_ok=True)
     save(figure, path)
 
