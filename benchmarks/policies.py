@@ -21,12 +21,12 @@ from typing import Any
 import manyhands as mh
 from manyhands.runs import environment
 
-PRINTED = dict(joint=True, pull=True, divergence="sampled", value_scale="none")
-MEAN, EXACT, STILL = (
-    dict(value_scale="mean"),
-    dict(divergence="exact"),
-    dict(pull=False),
+# As printed, from a behavior set that was fitted the default way.
+PRINTED = dict(joint=True, pull=True, divergence="sampled", value_scale="none") | dict(
+    held_to="own", warm_up=0, critic_rate=1e-4, target_rate=0.001
 )
+MEAN, EXACT = dict(value_scale="mean"), dict(divergence="exact")
+STILL = dict(pull=False)
 # How LBRAC-v may differ from what is printed, all from one and the same behavior set.
 LBRAC: dict[str, dict[str, Any]] = {
     "printed": PRINTED,
@@ -40,8 +40,12 @@ LBRAC: dict[str, dict[str, Any]] = {
     "joint": PRINTED | MEAN | EXACT | STILL,
     "own-nets-unscaled": dict(value_scale="none"),
     "own-nets-sampled": dict(divergence="sampled"),
-    "weights": dict(value_weight=[0.0, 0.5, 2.5, 10.0]),
+    "weights": dict(held_to="own", value_weight=[0.0, 0.5, 2.5, 10.0]),
     "best-weights": dict(held_to="best", value_weight=[0.0, 0.5, 2.5, 10.0]),
+    "best-high": dict(
+        held_to="best", value_weight=[25.0, 100.0, 400.0], policy_rate=[5e-5, 3e-4]
+    ),
+    "own-high": dict(held_to="own", value_weight=[50.0, 400.0]),
     "no-value-penalty": dict(value_penalty=0.0),
     "fast": dict(policy_rate=[3e-4]),
     "default": {},
@@ -53,7 +57,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "bc": ("bc", {}),
     "clone": ("clone", {}),
     "brac_v": ("brac_v", {}),
-    "brac_v-weights": ("brac_v", dict(value_weight=[0.5, 2.5, 10.0])),
+    "brac_v-weights": ("brac_v", dict(value_weight=[0.5, 2.5, 10.0, 100.0])),
     "brac_v-paper": ("brac_v", dict(preset="paper", beta=[1.0, 10.0, 100.0])),
     "lbrac_v-paper": ("lbrac_v", dict(preset="paper")),
 }
@@ -73,13 +77,18 @@ def make(name: str, folder: Path, transitions: int) -> None:
         mh.save(data, data_file(folder, name))
 
 
-def fit(name: str, folder: Path, seeds: list[int], steps: int | None) -> None:
-    """The behavior sets that variants start from, with Q-functions."""
+def fit(name: str, folder: Path, args: argparse.Namespace) -> None:
+    """The behavior sets that variants start from."""
     if (set_folder(folder, name) / "summary.json").exists():
         return
     data = mh.load(data_file(folder, name))
     mh.fit(
-        data, k=10, seed=seeds, steps=steps, values=True, out=set_folder(folder, name)
+        data,
+        k=args.k,
+        seed=args.seeds,
+        steps=args.fit_steps,
+        values=args.values,
+        out=set_folder(folder, name),
     )
 
 
@@ -106,7 +115,14 @@ def run_case(case: str, folder: Path, args: argparse.Namespace) -> list[dict]:
         options["steps"] = args.steps
     run = Path(args.data) / "runs" / case.replace("/", "-")
     started = time.perf_counter()
-    found = mh.train(data, algo, out=run, episodes=args.episodes, **options | changes)
+    found = mh.train(
+        data,
+        algo,
+        out=run,
+        episodes=args.episodes,
+        workers=args.workers,
+        **options | changes,
+    )
     seconds = time.perf_counter() - started
     assert isinstance(found, list)
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").open()]
@@ -142,6 +158,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--behavior-steps", type=int, default=100_000)
     parser.add_argument("--fit-steps", type=int, default=None)
+    parser.add_argument("--values", action="store_true", help="fit Q-functions too")
+    parser.add_argument("--workers", type=int, help="processes that evaluate a case")
     parser.add_argument("--k", type=int, default=10)
     parser.add_argument("--evaluations", type=int, default=10)
     parser.add_argument("--episodes", type=int, default=10)
@@ -156,7 +174,7 @@ def main() -> None:
         if what == "make":
             make(name, folder, args.transitions)
         elif what == "fit":
-            fit(name, folder, args.seeds, args.fit_steps)
+            fit(name, folder, args)
         else:
             with Path(args.out).open("a") as file:
                 for row in run_case(args.one, folder, args):
@@ -180,10 +198,8 @@ def main() -> None:
         if process.returncode:
             print("\n".join(process.stderr.strip().splitlines()[-4:]), flush=True)
 
-    # Data sets one after another: each uses all cores.
-    for name in names:
-        begin(f"make:{name}")
     with ThreadPoolExecutor(args.jobs) as pool:
+        list(pool.map(begin, [f"make:{name}" for name in names]))
         list(pool.map(begin, [f"fit:{name}" for name in names]))
     with ThreadPoolExecutor(args.jobs) as pool:
         list(pool.map(begin, cases))

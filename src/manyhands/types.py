@@ -2,9 +2,11 @@
 
 from typing import Any, NamedTuple
 
+import jaxtyping
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 Key = PRNGKeyArray
+Keys = jaxtyping.Key[Array, " row"]
 Metrics = dict[str, Float[Array, ""]]
 Pytree = Any  # of arrays
 

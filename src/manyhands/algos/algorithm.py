@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from manyhands.fleet import Update
-from manyhands.types import Box, Key, Pytree
+from manyhands.types import Box, Key, Keys, Pytree
 
 
 class Given(NamedTuple):
@@ -14,7 +14,8 @@ class Given(NamedTuple):
     observations: int  # how many numbers
     actions: int
     box: Box
-    behavior: Any = None  # what was fitted first; see `Algorithm.first`
+    # The model of what was fitted first, see `Algorithm.first`; of "vq": a `Start`.
+    behavior: Any = None
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,10 @@ class Algorithm:
     fitted: Callable[[Given, Any], Pytree]  # given, options -> what does not change
     model: Callable[[Pytree, Pytree], Pytree]  # state, fitted -> what acting needs
     # model, box, observations [n, S], keys [n] -> actions [n, A], at test time
-    act: Callable[[Any, Box, Any, Key], Any]
+    act: Callable[[Any, Box, Any, Keys], Any]
     # A model with the right leaves, of whatever shapes: to be filled from a file.
     skeleton: Callable[[Any], Pytree]
-    # What is fitted first, by the preset of the same name: "bc" (that algorithm) or
-    # "vq" (a behavior set), with which of its options changed.
+    # What is fitted first, by the preset of the same name: an algorithm ("bc") or an
+    # estimator of behaviors ("vq", "vae"), with which of its options changed.
     first: str | None = None
     first_changes: Callable[[Any], dict[str, Any]] = lambda options: {}

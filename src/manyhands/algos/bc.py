@@ -23,7 +23,7 @@ from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.distributions import TanhNormal, inside
 from manyhands.nn.networks import MLP
-from manyhands.types import Batch, Box, Key, Metrics
+from manyhands.types import Batch, Box, Key, Keys, Metrics
 
 LAYERS = 2
 LOWEST_LOG_STD = -5.0  # and the highest is 0
@@ -121,7 +121,7 @@ def model(state: State, box: Box) -> MLP:
 
 
 def act(
-    net: MLP, box: Box, observations: Float[Array, "row state"], keys: Key
+    net: MLP, box: Box, observations: Float[Array, "row state"], keys: Keys
 ) -> Float[Array, "row action"]:
     del keys
     return distribution(net, observations, box).mode()

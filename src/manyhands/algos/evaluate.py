@@ -177,7 +177,7 @@ def _seeded(algo: str):
     return one
 
 
-def _cpu() -> jax.Device:
+def _cpu() -> Any:
     try:
         return jax.devices("cpu")[0]
     except RuntimeError:  # switched off

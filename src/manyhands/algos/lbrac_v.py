@@ -38,7 +38,7 @@ from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import squared_error
 from manyhands.nn.distributions import TanhNormal, gaussian_kl, inside
 from manyhands.nn.networks import Head, Trunk, normalize
-from manyhands.types import Batch, Box, Key, Metrics
+from manyhands.types import Batch, Box, Key, Keys, Metrics
 
 
 @learner_options
@@ -62,10 +62,10 @@ class Options(Common):
     value_scale: Literal["mean", "none"] = option(
         "mean", "What Q is divided by in the policy's loss: its mean size, or 1."
     )
-    held_to: Literal["own", "best"] = option(
-        "own",
-        "Which behavior pi is held to: the one that made the trajectory, or the best "
-        "(not joint).",
+    held_to: Literal["best", "own"] = option(
+        "best",
+        "Which behavior pi is held to: the best (not joint), or the one that made the "
+        "trajectory, as printed.",
     )
     critic_width: int = option(300, "Hidden units of the Q-functions.", COUNT)
     warm_up: int = option(
@@ -97,6 +97,7 @@ PAPER = Options(
     pull=True,
     divergence="sampled",
     value_scale="none",
+    held_to="own",
     warm_up=0,
     critic_rate=1e-4,
     target_rate=0.001,
@@ -492,7 +493,7 @@ def model(state: State, fitted: Fitted) -> Model:
 
 
 def act(
-    model: Model, box: Box, observations: Float[Array, "row state"], keys: Key
+    model: Model, box: Box, observations: Float[Array, "row state"], keys: Keys
 ) -> Float[Array, "row action"]:
     del keys
     outputs = model.head(model.trunk(observations), normalize(model.e_pi))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from manyhands import hyper
 from manyhands.algos import lbrac_v
 from manyhands.algos.algorithm import Algorithm, Given
 from manyhands.algos.evaluate import Evaluation, Players, behaviors_score, worth
-from manyhands.algos.policy import Policy
+from manyhands.algos.policy import Policy, load_policy
 from manyhands.algos.registry import algorithm
 from manyhands.algos.training import (
     Progress,
@@ -27,6 +27,7 @@ from manyhands.algos.training import (
 )
 from manyhands.behavior.estimate import Behavior
 from manyhands.behavior.fit import fit
+from manyhands.behavior.methods import METHODS
 from manyhands.behavior.problem import Scaling
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
@@ -37,6 +38,18 @@ from manyhands.types import Box
 
 def _silent(done: int, shown: dict[str, float]) -> None:
     """The default: nobody is watching."""
+
+
+@overload
+def train(  # pyright: ignore[reportOverlappingOverload]
+    data: Trajectories, algo: str = ..., *, seed: int = ..., **options: Any
+) -> Policy: ...
+
+
+@overload
+def train(
+    data: Trajectories, algo: str = ..., *, seed: Any = ..., **options: Any
+) -> list[Policy]: ...
 
 
 def train(
@@ -109,7 +122,15 @@ def train(
         )
     pairs = [(s, o) for o in options for s in seeds]
     first = _first(
-        learner, data, pairs, behavior, k, preset, run, progress, checkpoint_seconds
+        learner,
+        data,
+        pairs,
+        behavior,
+        k,
+        run,
+        preset=preset,
+        checkpoint_seconds=checkpoint_seconds,
+        progress=progress,
     )
     replicas, packed, scaling = _prepare(data, learner, pairs, first)
     box = replicas[0].given.box
@@ -188,60 +209,62 @@ def _first(
     pairs: list[tuple[int, Any]],
     behavior: Behavior | Sequence[Behavior] | None,
     k: int | str,
-    preset: str,
     run: Run | None,
-    progress: Progress,
-    checkpoint_seconds: float,
+    **how: Any,
 ) -> list[Any]:
-    """Of every replica: a `Policy`, a `Behavior` or None. Once per seed."""
+    """Of every replica: a `Behavior`, a `Policy` or None. Once per seed."""
     if learner.first is None:
         if behavior is not None:
-            raise UserError("behavior: expected none, this algorithm does not need one")
+            raise UserError("behavior: expected none, this algorithm does not use one")
         return [None] * len(pairs)
     seeds = list(dict.fromkeys(seed for seed, _ in pairs))
-    if behavior is not None and learner.first == "vq":
-        given = [behavior] if isinstance(behavior, Behavior) else list(behavior)
-        if len(given) not in (1, len(seeds)):
-            raise UserError(
-                f"behavior: expected one, or one for each of the {len(seeds)} seeds, "
-                f"got {len(given)}"
-            )
-        for one in given:
-            if one.method != "vq":
-                raise UserError(f"behavior: expected method vq, got {one.method}")
-            if one.fingerprint != data.fingerprint:
-                raise UserError("behavior: expected one fitted to this data set")
-        found = given * len(seeds) if len(given) == 1 else given
+    if behavior is not None:
+        found = _given(learner.first, data, len(seeds), behavior)
+    elif run and (run.path / "behavior" / "summary.json").exists():
+        found = _fitted_before(run.path / "behavior", learner.first, len(seeds))
     else:
-        if behavior is not None:
-            raise UserError("behavior: expected none, this algorithm fits its own")
         changes = learner.first_changes(pairs[0][1])
-        where = dict(
-            seed=seeds,
-            preset=preset,
-            out=run.path / "behavior" if run else None,
-            checkpoint_seconds=checkpoint_seconds,
-            progress=progress,
-            **changes,
-        )
-        found = _fitted_before(run, learner.first, len(seeds))
-        if found is None and learner.first == "vq":
-            found = fit(data, k=k, **where)
-        elif found is None:
-            found = train(data, learner.first, episodes=0, **where)
-    by_seed = dict(zip(seeds, found))  # pyright: ignore
+        out = run.path / "behavior" if run else None
+        if learner.first in METHODS:
+            found = fit(data, learner.first, k=k, seed=seeds, out=out, **how, **changes)
+        else:
+            found = train(
+                data, learner.first, seed=seeds, out=out, episodes=0, **how, **changes
+            )
+    assert isinstance(found, list)
+    by_seed = dict(zip(seeds, found))
     return [by_seed[seed] for seed, _ in pairs]
 
 
-def _fitted_before(run: Run | None, first: str, many: int) -> list[Any] | None:
-    """By a run that was interrupted later on."""
-    if run is None or not (run.path / "behavior" / "summary.json").exists():
-        return None
-    from manyhands.algos.policy import load_policy
+def _given(
+    method: str,
+    data: Trajectories,
+    seeds: int,
+    behavior: Behavior | Sequence[Behavior],
+) -> list[Behavior]:
+    """One for every seed, each fitted to this data by the right method."""
+    if method not in METHODS:
+        raise UserError("behavior: expected none, this algorithm clones its own")
+    given = [behavior] if isinstance(behavior, Behavior) else list(behavior)
+    if len(given) not in (1, seeds):
+        raise UserError(
+            f"behavior: expected one, or one for each of the {seeds} seeds, got "
+            f"{len(given)}"
+        )
+    for one in given:
+        if one.method != method:
+            raise UserError(f"behavior: expected method {method}, got {one.method}")
+        if one.fingerprint != data.fingerprint:
+            raise UserError("behavior: expected one fitted to this data set")
+    return given * seeds if len(given) == 1 else given
 
-    folder = run.path / "behavior"
+
+def _fitted_before(folder: Path, first: str, many: int) -> list[Any]:
+    """By a run that was interrupted later on."""
+    read = Behavior.load if first in METHODS else load_policy
+    # One replica stands at the top.
     places = [folder] if many == 1 else [folder / f"replica-{r}" for r in range(many)]
-    return [Behavior.load(p) if first == "vq" else load_policy(p) for p in places]
+    return [read(place) for place in places]
 
 
 def _prepare(
@@ -263,7 +286,7 @@ def _prepare(
     if learner.first == "vq":
         starts = lbrac_v.starts(first, data.returns)
     elif learner.first is not None:
-        starts = [policy.model for policy in first]
+        starts = [fitted.model for fitted in first]
     sizes = data.observation_size, data.action_size
     replicas = [
         Replica(seed, options, Given(*sizes, box, start))

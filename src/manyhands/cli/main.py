@@ -2,7 +2,7 @@
 
 import sys
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Union
 
 import tyro
 from rich.text import Text
@@ -51,14 +51,17 @@ def commands(arguments: list[str]) -> Any:
     """All of them; what `train` takes depends on the algorithm named in it."""
     # Only then: the algorithms' options are in files that import JAX.
     training = train_command(arguments) if arguments[:1] == ["train"] else Train
-    return (
-        Annotated[Demo, tyro.conf.subcommand("demo")]
-        | Annotated[Data, tyro.conf.subcommand("data")]
-        | Annotated[Fit, tyro.conf.subcommand("fit")]
-        | Annotated[training, tyro.conf.subcommand("train")]
-        | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
-        | Annotated[Zoo, tyro.conf.subcommand("zoo")]
-    )
+    named = {
+        "demo": Demo,
+        "data": Data,
+        "fit": Fit,
+        "train": training,
+        "evaluate": Evaluate,
+        "zoo": Zoo,
+    }
+    return Union[  # noqa: UP007, of what is known only now
+        tuple(Annotated[cls, tyro.conf.subcommand(name)] for name, cls in named.items())
+    ]
 
 
 DESCRIPTION = """Behavior estimation and offline reinforcement learning from data that

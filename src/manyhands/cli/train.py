@@ -1,6 +1,6 @@
 """manyhands train, manyhands evaluate"""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +29,7 @@ class Train:
     algo: str = DEFAULT
     """lbrac_v, brac_v, brac_p, bc, or clone: the best behavior as it is."""
     behavior: Path | None = None
-    """A run of `manyhands fit` on the same data to start from; else that comes first."""
+    """A run of `manyhands fit` on this data to start from; else that comes first."""
     k: str = "10"
     """How many behaviors to look for then, or auto."""
     seeds: tuple[int, ...] = (0,)
@@ -79,17 +79,13 @@ class Train:
         out.print(f"wrote {self.out}")
 
     def changes(self) -> dict[str, Any]:
-        """Hyper-parameters that were given; several values of one are a list."""
-        given = vars(getattr(self, "options", None) or object.__new__(_Nothing))
+        """Hyper-parameters that were given; several values of one are a tuple."""
+        given = vars(vars(self)["options"]) if "options" in vars(self) else {}
         return {
             name: value[0] if isinstance(value, tuple) and len(value) == 1 else value
             for name, value in given.items()
             if value is not None
         }
-
-
-class _Nothing:
-    pass
 
 
 def _first(value: Any) -> Any:
@@ -109,15 +105,13 @@ def train_command(arguments: list[str]) -> type[Train]:
         return Train  # which will say so
     overrides = hyper.overrides(ALGORITHMS[algo].presets, several=True)
 
-    @dataclass(frozen=True)
-    class WithOptions(Train):
-        __doc__ = Train.__doc__
-        options: Annotated[overrides, tyro.conf.OmitArgPrefixes] = field(  # type: ignore
-            default_factory=overrides
-        )
-
-    WithOptions.__name__ = "Train"
-    return WithOptions
+    options = Annotated[overrides, tyro.conf.OmitArgPrefixes]
+    missing = field(default_factory=overrides)
+    named = make_dataclass(
+        "Train", [("options", options, missing)], bases=(Train,), frozen=True
+    )
+    named.__doc__ = Train.__doc__
+    return named
 
 
 def print_summary(summary: dict[str, Any]) -> None:

@@ -69,6 +69,6 @@ def for_kernels(value: Array | float, tree: Pytree) -> Pytree:
     return jax.tree.map(lambda leaf: value if leaf.ndim > 1 else 0.0, tree)
 
 
-def polyak(target: Bundle, online: Bundle, rate: Float[Array, ""]) -> Bundle:
+def polyak(target: Bundle, online: Bundle, rate: Float[Array, ""] | float) -> Bundle:
     """Targets move a share of the way to the online parameters."""
     return jax.tree.map(lambda t, p: t + rate * (p - t), target, online)
