@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxtyping import Array, Float, Int
 
-from manyhands.behavior import gaussian, vae, vq
+from manyhands.behavior import gaussian, mixture, vae, vq
 from manyhands.behavior.options import Options
 from manyhands.types import Box, Key, Pytree
 
@@ -35,4 +35,7 @@ METHODS = {
         gaussian.start, lambda s: s.model.tree(), gaussian.log_probs, gaussian.sample
     ),
     "vae": Method(vae.start, lambda s: s.model.tree(), vae.log_probs, vae.sample),
+    "mixture": Method(
+        mixture.start, lambda s: s.model.tree().b, mixture.log_probs, mixture.sample
+    ),
 }

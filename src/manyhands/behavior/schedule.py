@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from manyhands.behavior import gaussian, vae, vq
+from manyhands.behavior import gaussian, mixture, vae, vq
 from manyhands.behavior.options import Options
 from manyhands.fleet import Update
 
@@ -27,8 +27,8 @@ def interval(options: Options) -> int:
 
 def plan(method: str, options: Options) -> list[Stage]:
     if method != "vq":
-        update = {"gaussian": gaussian.update, "vae": vae.update}[method]
-        return [Stage(update, 0, options.steps)]
+        module = {"gaussian": gaussian, "vae": vae, "mixture": mixture}[method]
+        return [Stage(module.update, 0, options.steps)]
     if options.init == "random":
         return [Stage(vq.update, 0, options.steps)]
     every = interval(options)
