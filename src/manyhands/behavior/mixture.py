@@ -101,10 +101,12 @@ def start(
     del codes, trajectories
     hidden = [options.policy_width] * LAYERS
     net = MLP.init(key, [observations, *hidden, 3 * COMPONENTS * actions])
-    # Side by side, so that each component finds a part of its own.
+    # Side by side, so that each component finds a part of its own, and as wide as the
+    # box: a narrow one would have to be called back from far away.
     means = jnp.repeat(jnp.linspace(-1, 1, COMPONENTS), actions)
-    zeros = jnp.zeros_like(means)
-    bias = jnp.concatenate([zeros, means, zeros])
+    low, high = LOG_STD
+    wide = jnp.full_like(means, jnp.arctanh(-2 * low / (high - low) - 1))  # std 1
+    bias = jnp.concatenate([jnp.zeros_like(means), means, wide])
     net = eqx.tree_at(lambda n: n.layers[-1].b, net, bias)
     bundle = Bundle.of(Learnt(Model(net), jnp.log(jnp.float32(FIRST_ALPHA))))
     return State(bundle, adam.init(bundle))
