@@ -1,22 +1,57 @@
 """Twin critics: networks of a state and an action, with a leading member axis."""
 
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from manyhands.nn.networks import MLP
+from manyhands.nn.networks import MLP, Dense, layer_norm
 from manyhands.types import Key
 
 MEMBERS = 2
 
 
-def init(key: Key, inputs: int, width: int, layers: int = 2) -> MLP:
+class NormedMLP(eqx.Module):
+    """Dense layers, each but the last followed by ReLU and then LayerNorm.
+
+    Its values cannot grow without end along actions that nobody took.
+    """
+
+    layers: tuple[Dense, ...]
+    scales: tuple[Float[Array, "*member hidden"], ...]
+    biases: tuple[Float[Array, "*member hidden"], ...]
+
+    @staticmethod
+    def of(net: MLP) -> "NormedMLP":
+        """With norms that start at scale 1 and bias 0."""
+        hidden = [layer.b for layer in net.layers[:-1]]
+        scales, biases = map(jnp.ones_like, hidden), map(jnp.zeros_like, hidden)
+        return NormedMLP(net.layers, tuple(scales), tuple(biases))
+
+    def __call__(self, x: Float[Array, "*lead inputs"]) -> Float[Array, "*lead out"]:
+        for layer, scale, bias in zip(self.layers, self.scales, self.biases):
+            x = layer_norm(jax.nn.relu(layer(x)), scale, bias)
+        return self.layers[-1](x)
+
+
+Critic = MLP | NormedMLP
+
+
+def init(
+    key: Key,
+    inputs: int,
+    width: int,
+    layers: int = 2,
+    start: Callable[[Key, Sequence[int]], MLP] = MLP.init,
+) -> MLP:
     sizes = [inputs, *[width] * layers, 1]
-    return jax.vmap(lambda key: MLP.init(key, sizes))(jax.random.split(key, MEMBERS))
+    return jax.vmap(lambda key: start(key, sizes))(jax.random.split(key, MEMBERS))
 
 
 def values_of(
-    critic: MLP,
+    critic: Critic,
     observations: Float[Array, "batch state"],
     actions: Float[Array, "batch action"],
 ) -> Float[Array, "member batch"]:

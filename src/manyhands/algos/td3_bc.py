@@ -1,0 +1,215 @@
+"""TD3+BC: TD3 whose policy is also drawn to the logged actions.
+
+Fujimoto and Gu, "A Minimalist Approach to Offline Reinforcement Learning" (2021). pi is
+deterministic; pibar and Qbar_j are slow copies; epsilon is bounded noise. Per
+transition,
+
+    L_Q  = sum_j (Q_j(s, a) - y)^2,
+           y = r + gamma (1 - terminal) min_j Qbar_j(s', pibar(s') + epsilon)
+    L_pi = (pi(s) - a)^2 / A - lambda Q_1(s, pi(s)),
+           lambda = alpha / mean over the batch of |Q_1(s, pi(s))|
+
+with A actions, in units of half their box. The policy and all slow copies move at every
+second update only. At test time: pi(s).
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from manyhands.algos.actor_terms import scaled_value
+from manyhands.algos.algorithm import Algorithm, Given
+from manyhands.algos.options import Common, learner_options
+from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, option
+from manyhands.nn import adam, critics
+from manyhands.nn.actors import action_of, blurred, distance, uniform_mlp
+from manyhands.nn.bundle import Bundle
+from manyhands.nn.critics import squared_error, values_of
+from manyhands.nn.networks import MLP
+from manyhands.types import Batch, Box, Key, Keys, Metrics
+
+LAYERS = 2
+
+
+@learner_options
+class Options(Common):
+    width: int = option(256, "Hidden units of the policy.", COUNT)
+    critic_width: int = option(256, "Hidden units of the Q-functions.", COUNT)
+    alpha: float = option(2.5, "Weight of Q, which is in units of its size.", POSITIVE)
+    policy_every: int = option(
+        2, "Updates of the Q-functions for one of the policy and the targets.", COUNT
+    )
+    target_noise: float = option(
+        0.2, "Deviation of the noise on the target's actions.", NOT_NEGATIVE
+    )
+    target_noise_bound: float = option(0.5, "Its largest size.", NOT_NEGATIVE)
+    policy_rate: float = option(3e-4, "Learning rate of the policy.", POSITIVE)
+    critic_rate: float = option(3e-4, "Learning rate of the Q-functions.", POSITIVE)
+    target_rate: float = option(0.005, "How fast all targets follow.", SHARE)
+    discount: float = option(0.99, "Discount factor.", SHARE)
+
+
+PRESETS = {"default": Options(), "paper": Options(steps=1_000_000)}
+
+
+class Delayed(NamedTuple):
+    """What only some updates change."""
+
+    policy: Bundle  # of an MLP
+    policy_adam: adam.Adam
+    target_policy: Bundle
+    target: Bundle  # of the critic
+    metrics: Metrics  # of the last update that changed the policy
+
+
+class State(NamedTuple):
+    critic: Bundle  # of an MLP with a leading member axis
+    critic_adam: adam.Adam
+    delayed: Delayed
+
+
+# Start
+
+
+def start(key: Key, given: Given, options: Options) -> State:
+    key_policy, key_critic = jax.random.split(key)
+    hidden = [options.width] * LAYERS
+    policy = uniform_mlp(key_policy, [given.observations, *hidden, given.actions])
+    inputs = given.observations + given.actions
+    critic = critics.init(
+        key_critic, inputs, options.critic_width, LAYERS, start=uniform_mlp
+    )
+    return started(policy, critic, names=("actor/q", "actor/distance"))
+
+
+def started(policy: MLP, critic: Any, names: tuple[str, ...]) -> State:
+    """Targets are copies; `names` are those of the policy's metrics."""
+    fast, slow = Bundle.of(critic), Bundle.of(policy)
+    delayed = Delayed(
+        slow,
+        adam.init(slow),
+        # Not the same arrays twice: a fleet gives its state up.
+        jax.tree.map(jnp.copy, slow),
+        jax.tree.map(jnp.copy, fast),
+        {name: jnp.zeros(()) for name in names},
+    )
+    return State(fast, adam.init(fast), delayed)
+
+
+def fitted(given: Given, options: Options) -> Box:
+    del options
+    return given.box
+
+
+# Losses
+
+
+def critic_target(
+    policy: MLP,
+    target: MLP,
+    batch: Batch,
+    noise: Float[Array, "batch action"],
+    config: Options,
+    box: Box,
+) -> Float[Array, " batch"]:
+    """y of L_Q, by the slow copies."""
+    sure = action_of(policy, batch.next_observations, box)
+    action = blurred(sure, noise, config.target_noise, config.target_noise_bound, box)
+    q = values_of(target, batch.next_observations, action).min(axis=0)
+    return batch.rewards + config.discount * (1 - batch.terminals) * q
+
+
+def critic_loss(
+    critic: MLP, batch: Batch, y: Float[Array, " batch"]
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_Q."""
+    q = values_of(critic, batch.observations, batch.actions)
+    loss = squared_error(q, y)
+    return loss, {"critic/loss": loss, "critic/q": q.mean()}
+
+
+def policy_loss(
+    policy: MLP, critic: MLP, batch: Batch, config: Options, box: Box
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_pi."""
+    action = action_of(policy, batch.observations, box)
+    first = jax.tree.map(lambda leaf: leaf[:1], critic)
+    q = values_of(first, batch.observations, action)[0]
+    far = distance(action, batch.actions, box).mean() / action.shape[-1]
+    loss = far - scaled_value(q, "mean", config.alpha)
+    return loss, {"actor/q": q.mean(), "actor/distance": far}
+
+
+# Update
+
+
+def update(
+    state: State, batch: Batch, key: Key, config: Options, box: Box
+) -> tuple[State, Metrics]:
+    noise = jax.random.normal(key, batch.actions.shape)
+    return update_with(state, batch, noise, config, box)
+
+
+def update_with(
+    state: State,
+    batch: Batch,
+    noise: Float[Array, "batch action"],
+    config: Options,
+    box: Box,
+) -> tuple[State, Metrics]:
+    """`update` with its random numbers given."""
+    slow = state.delayed
+    y = critic_target(
+        slow.target_policy.tree(), slow.target.tree(), batch, noise, config, box
+    )
+    gradient, metrics = jax.grad(critic_loss, has_aux=True)(
+        state.critic.tree(), batch, y
+    )
+    critic, critic_adam = adam.step(
+        state.critic, gradient, state.critic_adam, config.critic_rate
+    )
+
+    def policy_step(slow: Delayed) -> Delayed:
+        gradient, metrics = jax.grad(policy_loss, has_aux=True)(
+            slow.policy.tree(), critic.tree(), batch, config, box
+        )
+        policy, moments = adam.step(
+            slow.policy, gradient, slow.policy_adam, config.policy_rate
+        )
+        return Delayed(
+            policy,
+            moments,
+            adam.polyak(slow.target_policy, policy, config.target_rate),
+            adam.polyak(slow.target, critic, config.target_rate),
+            metrics,
+        )
+
+    # One replica skips the work; replicas that are mapped together select its result.
+    due = state.critic_adam.steps % config.policy_every == 0
+    slow = jax.lax.cond(due, policy_step, lambda slow: slow, slow)
+    return State(critic, critic_adam, slow), metrics | slow.metrics
+
+
+# Acting
+
+
+def model(state: State, fitted: Any) -> MLP:
+    del fitted
+    return state.delayed.policy.tree()
+
+
+def act(
+    net: MLP, box: Box, observations: Float[Array, "row state"], keys: Keys
+) -> Float[Array, "row action"]:
+    del keys
+    return action_of(net, observations, box)
+
+
+def skeleton(options: Any) -> MLP:
+    del options
+    return MLP.init(jax.random.key(0), [1] * (LAYERS + 2))
+
+
+TD3_BC = Algorithm(PRESETS, start, update, fitted, model, act, skeleton)
