@@ -1,6 +1,6 @@
 """The algorithms by name."""
 
-from manyhands.algos import bc, brac, clone, iql, lbrac_v, td3_bc
+from manyhands.algos import bc, brac, clone, cql, iql, lbrac_v, td3_bc
 from manyhands.algos.algorithm import Algorithm
 from manyhands.errors import UserError
 
@@ -10,6 +10,7 @@ ALGORITHMS = {
     "brac_p": brac.BRAC_P,
     "brac_v": brac.BRAC_V,
     "lbrac_v": lbrac_v.LBRAC_V,
+    "cql": cql.CQL,
     "td3_bc": td3_bc.TD3_BC,
     "iql": iql.IQL,
 }

@@ -1,0 +1,472 @@
+"""CQL against a float64 computation of its own, and on problems with known answers."""
+
+from dataclasses import replace
+from functools import cache, partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from manyhands import fleet
+from manyhands.algos import cql
+from manyhands.algos.algorithm import Given
+from manyhands.algos.cql import Noise, Options
+from manyhands.nn import adam
+from manyhands.nn.bundle import Bundle
+from manyhands.types import Batch, Box
+
+STATES, ACTIONS, WIDTH, ROWS, SAMPLES = 3, 2, 8, 12, 4
+LOW, HIGH = np.array([-1.0, -2.0]), np.array([1.0, 3.0])
+CENTER, SCALE = (HIGH + LOW) / 2, (HIGH - LOW) / 2
+BOX = Box(jnp.asarray(LOW, jnp.float32), jnp.asarray(HIGH, jnp.float32))
+OPTIONS = Options(
+    width=WIDTH,
+    critic_width=WIDTH,
+    samples=SAMPLES,
+    conservatism=3.0,
+    discount=0.9,
+    threshold=1.5,
+    warm_up=1,
+    target_rate=0.05,
+)
+
+
+@pytest.fixture(scope="module")
+def state() -> cql.State:
+    """Every parameter drawn at random: last layers start nearly at zero."""
+    given = Given(STATES, ACTIONS, BOX)
+    random = np.random.default_rng(4)
+
+    def like(name: str):
+        state = cql.start(jax.random.key(3), given, OPTIONS)
+        return getattr(state, name).tree()
+
+    def drawn(name: str) -> Bundle:
+        def draw(leaf):
+            inputs = leaf.shape[-2] if leaf.ndim > 1 else 4
+            number = random.normal(size=leaf.shape) / np.sqrt(inputs)
+            return jnp.asarray(number, jnp.float32)
+
+        return Bundle.of(jax.tree.map(draw, jax.eval_shape(partial(like, name))))
+
+    actor, critic, target, weight = map(
+        drawn, ("actor", "critic", "target", "log_weight")
+    )
+    moments = map(adam.init, (actor, critic, weight))
+    actor_adam, critic_adam, weight_adam = moments
+    return cql.State(
+        actor, actor_adam, critic, critic_adam, target, weight, weight_adam
+    )
+
+
+@pytest.fixture(scope="module")
+def batch() -> Batch:
+    random = np.random.default_rng(0)
+    columns = (
+        random.normal(size=(ROWS, STATES)),
+        random.uniform(LOW, HIGH, (ROWS, ACTIONS)),
+        random.normal(size=ROWS),
+        random.normal(size=(ROWS, STATES)),
+        np.arange(ROWS) % 4 == 0,
+    )
+    arrays = [jnp.asarray(x, jnp.float32) for x in columns]
+    return Batch(*arrays, jnp.zeros(ROWS, jnp.int32))
+
+
+@pytest.fixture(scope="module")
+def noise() -> Noise:
+    random = np.random.default_rng(1)
+    one, many = (ROWS, ACTIONS), (SAMPLES, ROWS, ACTIONS)
+    normal = [random.normal(size=shape) for shape in (one, one, many, many)]
+    return Noise(
+        *(jnp.asarray(x, jnp.float32) for x in (*normal, random.uniform(size=many)))
+    )
+
+
+# The same in NumPy, float64, written from the equations
+
+
+class Reference:
+    def __init__(self, state: cql.State, batch: Batch, noise: Noise):
+        self.batch = Batch(*(np.asarray(x, np.float64) for x in batch))
+        self.noise = Noise(*(np.asarray(x, np.float64) for x in noise))
+        actor = state.actor.tree()
+        self.actor, self.alpha = layers(actor.net), np.exp(float(actor.log_alpha))
+        self.log_alpha = float(actor.log_alpha)
+        self.critic, self.target = (
+            [layers(jax.tree.map(lambda x, j=j: x[j], b.tree())) for j in range(2)]
+            for b in (state.critic, state.target)
+        )
+        self.weight = np.exp(float(state.log_weight.tree()))
+
+    def gaussian(self, s):
+        out = forward(self.actor, s)
+        return out[:, :ACTIONS], np.exp(np.clip(out[:, ACTIONS:], -5, 2))
+
+    def sample(self, s, noise):
+        mean, std = self.gaussian(s)
+        a = CENTER + SCALE * np.tanh(mean + std * noise)
+        return a, self.log_prob(s, a)
+
+    def log_prob(self, s, a):
+        mean, std = self.gaussian(s)
+        z = (a - CENTER) / SCALE
+        normal = -0.5 * ((np.arctanh(z) - mean) / std) ** 2 - np.log(std)
+        density = normal - 0.5 * np.log(2 * np.pi) - np.log((1 - z**2) * SCALE)
+        return density.sum(axis=-1)
+
+    def q(self, critics, s, a):
+        return np.stack([forward(c, np.hstack([s, a]))[:, 0] for c in critics])
+
+    def y(self):
+        b = self.batch
+        a, _ = self.sample(b.next_observations, self.noise.following)
+        q = self.q(self.target, b.next_observations, a).min(axis=0)
+        return b.rewards + 0.9 * (1 - b.terminals) * q
+
+    def gaps(self):
+        """C_1 and C_2, action by action."""
+        b, terms = self.batch, []
+        for i in range(SAMPLES):
+            u = LOW + (HIGH - LOW) * self.noise.uniform[i]
+            terms.append(self.q(self.critic, b.observations, u) + np.log(2 * 5))
+            for s, noise in (
+                (b.next_observations, self.noise.many_following[i]),
+                (b.observations, self.noise.many_now[i]),
+            ):
+                a, log_prob = self.sample(s, noise)
+                terms.append(self.q(self.critic, b.observations, a) - log_prob)
+        logged = self.q(self.critic, b.observations, b.actions)
+        return (logsumexp(terms, axis=0) - logged).mean(axis=1)
+
+    def bellman(self):
+        b = self.batch
+        q = self.q(self.critic, b.observations, b.actions)
+        return sum(np.mean((q[j] - self.y()) ** 2) for j in range(2))
+
+    def critic_loss(self):
+        return self.bellman() + self.weight * 3.0 * self.gaps().sum()
+
+    def policy_loss(self, cloning=False):
+        b = self.batch
+        a, log_prob = self.sample(b.observations, self.noise.now)
+        worth = self.q(self.critic, b.observations, a).min(axis=0)
+        if cloning:
+            worth = self.log_prob(b.observations, b.actions)
+        return np.mean(self.alpha * log_prob - worth)
+
+    def alpha_gradient(self):
+        """By log alpha; the entropy is judged in units of the box."""
+        _, log_prob = self.sample(self.batch.observations, self.noise.now)
+        return -np.mean(log_prob + np.log(SCALE).sum() - ACTIONS)
+
+
+def layers(net) -> list[tuple[np.ndarray, np.ndarray]]:
+    return [(np.array(d.w, np.float64), np.array(d.b, np.float64)) for d in net.layers]
+
+
+def forward(net, x):
+    for w, b in net[:-1]:
+        x = np.maximum(x @ w + b, 0)
+    return x @ net[-1][0] + net[-1][1]
+
+
+def slope(loss, array: np.ndarray, index) -> float:
+    """Central difference."""
+    before, ends = array[index], []
+    for step in (1e-6, -1e-6):
+        array[index] = before + step
+        ends.append(loss())
+    array[index] = before
+    return (ends[0] - ends[1]) / 2e-6
+
+
+@pytest.fixture(scope="module")
+def reference(state, batch, noise) -> Reference:
+    return Reference(state, batch, noise)
+
+
+@partial(jax.jit, static_argnames="cloning")
+def losses(state, batch, noise, cloning):
+    actor, critic = state.actor.tree(), state.critic.tree()
+    y = cql.critic_target(
+        actor, state.target.tree(), batch, noise.following, OPTIONS, BOX
+    )
+    proposals = cql.propose(actor.net, batch, noise, BOX)
+    weight = cql.weight_of(state.log_weight.tree())
+    of_critic = jax.value_and_grad(cql.critic_loss, has_aux=True)(
+        critic, batch, y, proposals, weight, OPTIONS
+    )
+    of_actor = jax.value_and_grad(cql.actor_loss, has_aux=True)(
+        actor, critic, batch, noise.now, jnp.bool_(cloning), BOX
+    )
+    return y, of_critic, of_actor
+
+
+def test_target_and_critic_loss(state, batch, noise, reference):
+    y, ((loss, metrics), gradient), _ = losses(state, batch, noise, False)
+    np.testing.assert_allclose(y, reference.y(), rtol=1e-4, atol=1e-4)
+    assert float(loss) == pytest.approx(reference.critic_loss(), rel=1e-4)
+    assert float(metrics["critic/loss"]) == pytest.approx(reference.bellman(), rel=1e-4)
+    gap = reference.gaps().mean()
+    assert float(metrics["critic/gap"]) == pytest.approx(gap, rel=1e-4)
+    random = np.random.default_rng(2)
+    for member in range(2):
+        for layer, arrays in enumerate(reference.critic[member]):
+            for name, array in zip("wb", arrays):
+                index = tuple(random.integers(n) for n in array.shape)
+                found = getattr(gradient.layers[layer], name)[(member, *index)]
+                expected = slope(reference.critic_loss, array, index)
+                assert float(found) == pytest.approx(expected, rel=2e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("cloning", [False, True])
+def test_policy_loss(state, batch, noise, reference, cloning):
+    (loss, metrics), gradient = losses(state, batch, noise, cloning)[-1]
+    expected = reference.policy_loss(cloning)
+    by_alpha = reference.alpha_gradient()
+    total = expected + reference.log_alpha * by_alpha
+    assert float(loss) == pytest.approx(total, rel=1e-3)
+    assert float(gradient.log_alpha) == pytest.approx(by_alpha, rel=1e-3)
+    assert float(metrics["actor/alpha"]) == pytest.approx(reference.alpha, rel=1e-5)
+    random = np.random.default_rng(3)
+    for layer, arrays in enumerate(reference.actor):
+        for name, array in zip("wb", arrays):
+            index = tuple(random.integers(n) for n in array.shape)
+            found = getattr(gradient.net.layers[layer], name)[index]
+            expected = slope(lambda: reference.policy_loss(cloning), array, index)
+            assert float(found) == pytest.approx(expected, rel=1e-2, abs=2e-3)
+
+
+def test_weight_loss(state, reference):
+    gap = reference.gaps().mean()
+    loss, gradient = jax.value_and_grad(cql.weight_loss)(
+        state.log_weight.tree(), jnp.float32(gap), OPTIONS
+    )
+    expected = -reference.weight * (3.0 * gap - 1.5)
+    assert float(loss) == pytest.approx(expected, rel=1e-4)
+    assert float(gradient) == pytest.approx(expected, rel=1e-4)  # d exp = exp
+    # It has an end.
+    assert float(cql.weight_of(jnp.float32(50.0))) == 1e6
+
+
+update = jax.jit(cql.update_with)
+
+
+@pytest.mark.parametrize("lagrange", [False, True])
+def test_one_update_steps_everything_from_the_same_parameters(
+    state, batch, noise, reference, lagrange
+):
+    config = replace(OPTIONS, lagrange=lagrange)
+    after, metrics = update(state, batch, noise, config, BOX)
+    # Adam's first step is the rate, against the gradient's sign. The first update
+    # still clones.
+    for loss, found, rate in (
+        (
+            lambda: reference.policy_loss(cloning=True),
+            (after.actor.tree().net.layers[1].b - state.actor.tree().net.layers[1].b),
+            1e-4,
+        ),
+        (
+            lambda: (
+                reference.bellman()
+                + (reference.weight if lagrange else 1) * 3 * reference.gaps().sum()
+            ),
+            (after.critic.tree().layers[1].b - state.critic.tree().layers[1].b)[0],
+            3e-4,
+        ),
+    ):
+        array = (reference.actor if rate == 1e-4 else reference.critic[0])[1][1]
+        slopes = np.array([slope(loss, array, (i,)) for i in range(WIDTH)])
+        clear = np.abs(slopes) > 1e-3
+        assert clear.sum() > 2
+        np.testing.assert_allclose(
+            found[clear], -rate * np.sign(slopes[clear]), rtol=1e-2
+        )
+    moved = float(after.log_weight.tree() - state.log_weight.tree())
+    up = np.sign(3.0 * reference.gaps().mean() - 1.5)
+    assert moved == pytest.approx(3e-4 * up if lagrange else 0, rel=1e-2)
+    assert ("critic/weight" in metrics) == lagrange
+    # Targets follow the critics as they are after the step.
+    for old, new, critic in zip(
+        *map(jax.tree.leaves, (state.target, after.target, after.critic))
+    ):
+        np.testing.assert_allclose(new, old + 0.05 * (critic - old), atol=1e-6)
+
+
+def test_the_policy_learns_by_its_values_after_warming_up(state, batch, noise):
+    # Without a price of entropy, which has the last word otherwise.
+    actor = eqx.tree_at(lambda a: a.log_alpha, state.actor.tree(), jnp.float32(-9.0))
+    quiet = state._replace(actor=Bundle.of(actor))
+    reference, signs = Reference(quiet, batch, noise), []
+    array = reference.actor[-1][0]
+    for cloning in (True, False):
+        slopes = [
+            slope(partial(reference.policy_loss, cloning), array, index)
+            for index in np.ndindex(array.shape)
+        ]
+        clear = np.abs(slopes) > 1e-2
+        signs.append(-np.sign(slopes)[clear])
+        steps = jnp.int32(0 if cloning else 1)
+        begun = eqx.tree_at(lambda s: s.actor_adam.steps, quiet, steps)
+        after, _ = update(begun, batch, noise, OPTIONS, BOX)
+        moved = after.actor.tree().net.layers[-1].w - actor.net.layers[-1].w
+        assert clear.sum() > 5
+        assert (np.sign(moved).reshape(-1)[clear] == signs[-1]).all()
+    assert not np.array_equal(*signs)
+
+
+def test_the_start_is_the_released_codes():
+    state = begun()
+    net, critic, target = (
+        state.actor.tree().net,
+        state.critic.tree(),
+        state.target.tree(),
+    )
+    assert [d.w.shape for d in net.layers] == [(1, 16), (16, 16), (16, 16), (16, 2)]
+    assert critic.layers[0].w.shape == (2, 2, 32)
+    for layers, width, bound in ((net.layers, 16, 1e-3), (critic.layers, 32, 3e-3)):
+        for hidden in layers[1:3]:
+            assert 0.9 < float(jnp.abs(hidden.w).max()) * width**0.5 <= 1
+            assert (hidden.b == jnp.float32(0.1)).all()
+        assert 0.8 * bound < float(jnp.abs(layers[3].w).max()) <= bound
+    assert not np.allclose(target.layers[1].w, critic.layers[1].w)
+
+
+# Problems with known answers: one state number, one action in +-1
+
+UNIT = Box(-jnp.ones(1), jnp.ones(1))
+PROBE = Options(
+    width=16,
+    critic_width=32,
+    samples=8,
+    conservatism=1.0,
+    warm_up=300,
+    critic_rate=2e-3,
+    policy_rate=1e-3,
+    target_rate=0.05,
+    discount=0.8,
+)
+TRANSITIONS = 4000
+
+
+@cache
+def begun() -> cql.State:
+    return jax.jit(lambda: cql.start(jax.random.key(0), Given(1, 1, UNIT), PROBE))()
+
+
+def learn(
+    rows: np.ndarray, bias: list[float] | None = None, **changes
+) -> tuple[cql.State, dict[str, float]]:
+    """After 1200 updates: the learner, and metrics of the last third.
+
+    Args:
+        bias: of the policy's last layer at the start: mean and log-deviation.
+    """
+    state = begun()
+    if bias is not None:
+        actor = eqx.tree_at(
+            lambda a: a.net.layers[-1].b, state.actor.tree(), jnp.float32(bias)
+        )
+        state = state._replace(actor=Bundle.of(actor))
+    one = partial(jax.tree.map, lambda x: jnp.asarray(x, jnp.float32)[None])
+    zero = jnp.zeros(1, jnp.int32)
+    options = replace(PROBE, **changes)
+    replicas = fleet.Replicas(
+        zero.astype(jnp.uint32), zero, zero + len(rows), one(options), one(UNIT)
+    )
+    # A copy: a fleet gives its state up.
+    state = jax.tree.map(lambda x: jnp.array(x)[None], state)
+    data, metrics = fleet.Packed(jnp.asarray(rows, jnp.float32), 1, 1), {}
+    for first in (0, 400, 800):
+        state, metrics = fleet.advance(
+            cql.update, state, replicas, data, first, 400, 64
+        )
+    state = jax.tree.map(lambda x: x[0], state)
+    return state, {name: float(value[0]) for name, value in metrics.items()}
+
+
+def rows_of(state, action, reward, following, terminal) -> np.ndarray:
+    columns = np.broadcast_arrays(state, action, reward, following, terminal, 0.0)
+    return np.stack(columns, axis=1).astype(np.float32)
+
+
+def q_of(state: cql.State, s: float, actions: np.ndarray) -> np.ndarray:
+    a = jnp.asarray(actions, jnp.float32)[:, None]
+    rows = jnp.full_like(a, s)
+    return np.asarray(cql.values_of(state.critic.tree(), rows, a).mean(axis=0))
+
+
+WIDE = [0.6, np.log(0.8)]  # a policy that covers the box, but prefers large actions
+
+
+def slope_of_rewards() -> np.ndarray:
+    """One state, uniform actions a, reward 2 a, no future."""
+    a = np.random.default_rng(0).uniform(-1, 1, TRANSITIONS)
+    return rows_of(0.0, a, 2 * a, 0.0, 1.0)
+
+
+def test_values_are_where_the_loss_has_its_minimum():
+    """That is where
+
+        Q(a) = 2 a - w/2 (p(a) / u(a) - 1),  p = exp Q / integral of exp Q, u uniform
+
+    whatever the policy is: that is what dividing by the densities is for. Here it
+    stays where it starts."""
+    state, _ = learn(slope_of_rewards(), WIDE, policy_rate=1e-9)
+    grid = np.linspace(-1, 1, 2002)[1:-1]
+    mean, log_std = WIDE
+    z = (np.arctanh(grid) - mean) / np.exp(log_std)
+    pi = np.exp(-0.5 * z**2) / (1 - grid**2)
+    pi /= pi.mean()  # pi / u
+
+    def minimum(proposed: np.ndarray | float) -> np.ndarray:
+        q = np.zeros_like(grid)
+        for _ in range(200):
+            p = proposed * np.exp(q)
+            q = 0.9 * q + 0.1 * (2 * grid - 0.5 * (p / p.mean() - 1))
+        return q[100::200]
+
+    found = q_of(state, 0.0, grid[100::200])
+    np.testing.assert_allclose(found, minimum(1.0), atol=0.15)
+    # What it would be without the division.
+    assert np.abs(found - minimum((1 + 2 * pi) / 3)).max() > 0.25
+
+
+def test_values_add_up_over_time_without_the_term():
+    """Two steps: nothing, then 1. What is left of it in the first state is gamma."""
+    a = np.random.default_rng(0).uniform(-1, 1, TRANSITIONS // 2)
+    first = rows_of(-1.0, a, 0.0, 1.0, 0.0)
+    second = rows_of(1.0, a, 1.0, 0.0, 1.0)
+    state, _ = learn(np.concatenate([first, second]), conservatism=0.0)
+    some = np.linspace(-0.9, 0.9, 5)
+    np.testing.assert_allclose(q_of(state, 1.0, some), 1.0, atol=0.05)
+    np.testing.assert_allclose(q_of(state, -1.0, some), 0.8, atol=0.07)
+
+
+def bandit() -> np.ndarray:
+    """Actions near -0.5 and +0.5; the second ones are rewarded."""
+    random = np.random.default_rng(0)
+    a = random.choice([-0.5, 0.5], TRANSITIONS)
+    a += 0.15 * random.normal(size=TRANSITIONS)
+    return rows_of(0.0, np.clip(a, -1, 1), a > 0, 0.0, 1.0)
+
+
+def test_it_takes_the_better_of_two_logged_actions():
+    state, metrics = learn(bandit())
+    pi = cql.distribution(state.actor.tree().net, jnp.zeros((1, 1)), UNIT)
+    assert float(pi.mode()[0, 0]) == pytest.approx(0.5, abs=0.15)
+    logged, *never = q_of(state, 0.0, np.array([0.5, -0.95, 0.0, 0.95]))
+    assert (np.array(never) < logged - 0.5).all()
+    assert np.isfinite(list(metrics.values())).all()
+
+
+def test_a_learnt_weight_holds_the_term_at_its_threshold():
+    """On uniform actions and a reward of 2 a the term is log 24 + log 2 = 3.87 if Q
+    is flat, and log 24 + log 3.63 = 4.47 if Q is the reward."""
+    changes = dict(threshold=4.1, policy_rate=1e-9)
+    _, metrics = learn(slope_of_rewards(), WIDE, lagrange=True, **changes)
+    assert metrics["critic/gap"] == pytest.approx(4.1, abs=0.07)
