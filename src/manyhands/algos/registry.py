@@ -1,6 +1,6 @@
 """The algorithms by name."""
 
-from manyhands.algos import bc, brac, clone, cql, iql, lbrac_v, td3_bc
+from manyhands.algos import bc, brac, clone, cql, fisher_brc, iql, lbrac_v, td3_bc
 from manyhands.algos.algorithm import Algorithm
 from manyhands.errors import UserError
 
@@ -11,6 +11,7 @@ ALGORITHMS = {
     "brac_v": brac.BRAC_V,
     "lbrac_v": lbrac_v.LBRAC_V,
     "cql": cql.CQL,
+    "fisher_brc": fisher_brc.FISHER_BRC,
     "td3_bc": td3_bc.TD3_BC,
     "iql": iql.IQL,
 }
