@@ -1,6 +1,18 @@
 """The algorithms by name."""
 
-from manyhands.algos import bc, brac, clone, cql, fisher_brc, iql, lbrac_v, td3_bc
+from manyhands.algos import (
+    bc,
+    bcq,
+    brac,
+    clone,
+    cql,
+    fisher_brc,
+    iql,
+    lbrac_v,
+    plas,
+    td3_bc,
+    vae_bc,
+)
 from manyhands.algos.algorithm import Algorithm
 from manyhands.errors import UserError
 
@@ -12,6 +24,9 @@ ALGORITHMS = {
     "lbrac_v": lbrac_v.LBRAC_V,
     "cql": cql.CQL,
     "fisher_brc": fisher_brc.FISHER_BRC,
+    "vae_bc": vae_bc.VAE_BC,
+    "bcq": bcq.BCQ,
+    "plas": plas.PLAS,
     "td3_bc": td3_bc.TD3_BC,
     "iql": iql.IQL,
 }

@@ -24,7 +24,7 @@ from manyhands.behavior.vq import Config, Fitted, distribution
 from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.distributions import TanhNormal, inside
-from manyhands.nn.networks import Dense
+from manyhands.nn.networks import MLP, Dense
 from manyhands.types import Batch, Box, Key, Metrics
 
 SAMPLES = 64
@@ -51,15 +51,27 @@ class Network(eqx.Module):
         return self.last(jax.nn.relu(self.second(jax.nn.relu(self.first(x)))))
 
 
+def encode(
+    encoder: Network | MLP, observations: Array, actions: Array
+) -> tuple[Float[Array, "... latent"], Float[Array, "... latent"]]:
+    """Mean and log-deviation of q(z|s, a)."""
+    joint = jnp.concatenate([observations, actions], axis=-1)
+    mean, log_std = jnp.split(encoder(joint), 2, axis=-1)
+    return mean, jnp.clip(log_std, *LOG_STD_RANGE)
+
+
+def divergence(mean: Array, log_std: Array) -> Float[Array, "... latent"]:
+    """KL(N(mean, std) || N(0, 1)), of each number on its own."""
+    return 0.5 * (mean**2 + jnp.exp(2 * log_std) - 1 - 2 * log_std)
+
+
 class Model(eqx.Module):
     encoder: Network
     decoder: Network
 
     def encode(self, observations, actions) -> tuple[Array, Array]:
         """Mean and log-deviation of q(z|s, a)."""
-        joint = jnp.concatenate([observations, actions], axis=-1)
-        mean, log_std = jnp.split(self.encoder(joint), 2, axis=-1)
-        return mean, jnp.clip(log_std, *LOG_STD_RANGE)
+        return encode(self.encoder, observations, actions)
 
     def decode(self, observations, latents, box: Box) -> TanhNormal:
         joint = jnp.concatenate([observations, latents], axis=-1)
@@ -97,7 +109,7 @@ def loss(
     mean, log_std = model.encode(batch.observations, batch.actions)
     latents = mean + jnp.exp(log_std) * noise
     fit = model.decode(batch.observations, latents, box).log_prob(batch.actions).mean()
-    kl = 0.5 * (mean**2 + jnp.exp(2 * log_std) - 1 - 2 * log_std).sum(axis=-1).mean()
+    kl = divergence(mean, log_std).sum(axis=-1).mean()
     return kl - fit, {"behavior/log_prob": fit - kl, "behavior/kl": kl}
 
 
