@@ -12,7 +12,7 @@ LAYERS = [
     {"data", "nn"},
     {"envs", "fleet", "runs"},
     {"behavior", "zoo"},
-    {"datasets"},
+    {"algos", "datasets"},
     {"report"},
     {"cli"},
     {"__init__", "__main__"},

@@ -1,6 +1,7 @@
 """The training loop with a learner whose answer is known: least squares by SGD."""
 
 import functools
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -116,6 +117,30 @@ def test_a_packed_row_is_the_transition():
     np.testing.assert_array_equal(batch.rewards, data.rewards[[3, 29]])
     assert batch.trajectory.tolist() == [0, 2]
     assert batch.terminals.tolist() == [0, 0]
+
+
+def test_a_packed_row_knows_what_came_next():
+    data = make_data(30, 1.0)
+    actions = np.linspace(-1, 1, 30, dtype=np.float32)[:, None]
+    batch = fleet.Packed.of(replace(data, actions=actions)).batch(jnp.arange(30))
+    ends = np.arange(30) % 10 == 9
+    np.testing.assert_array_equal(np.isnan(batch.next_actions[:, 0]), ends)
+    following = np.roll(actions, -1, axis=0)
+    np.testing.assert_array_equal(batch.next_actions[~ends], following[~ends])
+    # Rows that were left out break it, too.
+    kept, _ = replace(data, actions=actions).split_within(0.3, 0)
+    batch = fleet.Packed.of(kept).batch(jnp.arange(kept.transitions))
+    known = ~np.isnan(batch.next_actions[:, 0])
+    step = actions[1] - actions[0]
+    moved = batch.next_actions[known] - batch.actions[known]
+    np.testing.assert_allclose(moved, step[None].repeat(known.sum(), 0), atol=1e-6)
+    assert 0 < known.sum() < kept.transitions - len(kept)
+
+
+def test_rows_may_have_no_next_actions():
+    packed = fleet.Packed.of(make_data(30, 1.0))
+    bare = fleet.Packed(packed.rows[:, :-1], 3, 1)
+    assert bare.batch(jnp.arange(2)).next_actions is None
 
 
 def test_no_steps_is_no_change():

@@ -57,6 +57,7 @@ class Packed(NamedTuple):
             data.next_observations,
             data.terminals[:, None],
             data.ids[data.trajectory][:, None],
+            _next_actions(data),
         ]
         rows = np.concatenate([c.astype(np.float32) for c in columns], axis=1)
         return Packed(jnp.asarray(rows), data.observation_size, data.action_size)
@@ -68,10 +69,25 @@ class Packed(NamedTuple):
 def unpack(rows: Float[Array, "*lead column"], states: int, actions: int) -> Batch:
     """Columns by name. (Views, for the compiler to fuse into whatever reads them.)"""
     ends = np.cumsum([states, actions, 1, states, 1, 1])
-    s, a, r, following, terminal, trajectory = jnp.split(rows, ends[:-1], axis=-1)
+    s, a, r, following, terminal, trajectory, then = jnp.split(rows, ends, axis=-1)
     return Batch(
-        s, a, r[..., 0], following, terminal[..., 0], trajectory[..., 0].astype(int)
+        s,
+        a,
+        r[..., 0],
+        following,
+        terminal[..., 0],
+        trajectory[..., 0].astype(int),
+        then if then.shape[-1] else None,
     )
+
+
+def _next_actions(data: Trajectories) -> np.ndarray:
+    """Not a number where the next row does not go on from this one."""
+    found = np.full_like(data.actions, np.nan)
+    goes_on = (data.next_observations[:-1] == data.observations[1:]).all(axis=1)
+    goes_on &= data.trajectory[:-1] == data.trajectory[1:]
+    found[:-1][goes_on] = data.actions[1:][goes_on]
+    return found
 
 
 def keys_at(seed: UInt[Array, ""], step: Int[Array, ""]) -> tuple[Key, Key]:

@@ -20,6 +20,8 @@ class Batch(NamedTuple):
     next_observations: Float[Array, "batch state"]
     terminals: Float[Array, " batch"]  # 1 where the world ended, else 0
     trajectory: Int[Array, " batch"]
+    # What was done next; not a number where a trajectory ends. None: nobody recorded.
+    next_actions: Float[Array, "batch action"] | None = None
 
 
 class Box(NamedTuple):

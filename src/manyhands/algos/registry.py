@@ -10,6 +10,7 @@ from manyhands.algos import (
     iql,
     lbrac_v,
     plas,
+    rebrac,
     td3_bc,
     vae_bc,
 )
@@ -29,6 +30,7 @@ ALGORITHMS = {
     "plas": plas.PLAS,
     "td3_bc": td3_bc.TD3_BC,
     "iql": iql.IQL,
+    "rebrac": rebrac.REBRAC,
 }
 
 

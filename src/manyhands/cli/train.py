@@ -27,7 +27,8 @@ class Train:
     out: Path
     """The run directory. A run that was interrupted there is continued."""
     algo: str = DEFAULT
-    """lbrac_v, brac_v, brac_p, bc, or clone: the best behavior as it is."""
+    """lbrac_v, brac_v, brac_p, cql, fisher_brc, bcq, plas, td3_bc, iql, rebrac, bc,
+    vae_bc, or clone: the best behavior as it is."""
     behavior: Path | None = None
     """A run of `manyhands fit` on this data to start from; else that comes first."""
     k: str = "10"

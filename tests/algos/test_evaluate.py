@@ -1,0 +1,56 @@
+"""Returns of policies, and what they are worth."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from manyhands import Trajectories, UserError, evaluate, make, train
+from manyhands.algos.evaluate import behaviors_score, worth
+
+
+@pytest.fixture(scope="module")
+def policies():
+    return train(make("fork-2", 600), "bc", seed=[0, 1], steps=5, width=16, episodes=0)
+
+
+def test_the_same_returns_from_any_number_of_workers(policies):
+    found = [evaluate(policies[0], episodes=5, workers=n).returns for n in (1, 3)]
+    assert np.array_equal(*found)
+    other = evaluate(policies[0], episodes=5, seed=1, workers=1).returns
+    assert not np.array_equal(other, found[0])
+    assert not np.array_equal(
+        evaluate(policies[1], episodes=5, workers=1).returns, found[0]
+    )
+
+
+def test_relative_returns(small):
+    """Hopper's 0 and 100 are returns of -20.272305 and 3234.3."""
+    returns = np.array([-20.272305, 3234.3])
+    found = worth(returns, "Hopper-v5", behaviors=80.0)
+    assert found.normalized == pytest.approx(50.0)
+    assert found.relative == pytest.approx(50 / 80)
+    assert worth(returns, "Hopper-v5", None).relative is None
+    assert worth(returns, "Pendulum-v1", 80.0).normalized is None
+
+
+def test_every_source_counts_the_same_and_cut_trajectories_do_not(small):
+    # Trajectories 0 and 2 are of bob's colleague, 1 of ann, 3 (cut off) of cy.
+    data = replace(small, env_id="Hopper-v5")
+    scores = 100 * (data.returns + 20.272305) / (3234.3 + 20.272305)
+    expected = np.mean([scores[[0, 2]].mean(), scores[1]])
+    assert behaviors_score(data) == pytest.approx(expected, rel=1e-5)
+    unknown = replace(data, sources=None, source_names=())
+    assert behaviors_score(unknown) == pytest.approx(scores[:3].mean(), rel=1e-5)
+    assert behaviors_score(small) is None  # Pendulum has no reference
+
+
+def test_what_cannot_be_evaluated_is_refused(policies, small):
+    with pytest.raises(UserError, match="episodes: expected at least 1, got 0"):
+        evaluate(policies[0], episodes=0)
+    homeless = replace(policies[0], env_id=None)
+    with pytest.raises(UserError, match="env: expected an environment's id"):
+        evaluate(homeless)
+    with pytest.raises(UserError, match="observation: expected 4 numbers"):
+        policies[0].act(np.zeros(3))
+    assert isinstance(small, Trajectories)

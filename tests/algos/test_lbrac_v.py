@@ -1,0 +1,239 @@
+"""LBRAC-v's default against float64 computations, and on problems with known answers.
+
+What the paper printed is compared with the released code in `test_lbrac_fixture.py`.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from float64 import double, kl
+
+from manyhands import UserError, evaluate, fit, make, train
+from manyhands.algos import lbrac_v
+from manyhands.algos.algorithm import Given
+from manyhands.algos.lbrac_v import Noise, Start
+from manyhands.behavior import vq
+from manyhands.nn.bundle import Bundle
+
+OPTIONS = lbrac_v.Options(
+    critic_width=8, beta=0.7, value_penalty=0.6, value_weight=1.5, warm_up=0
+)
+random = np.random.default_rng(2)
+ACTION = random.normal(size=(8, 2))
+NOISE = Noise(*[jnp.asarray(ACTION, jnp.float32)] * 2, jnp.zeros((0, 8, 2)))
+
+
+def own(**changes) -> lbrac_v.Options:
+    return jax.tree.map(
+        jnp.float32, lbrac_v.Options(**vars(OPTIONS) | dict(held_to="own") | changes)
+    )
+
+
+@pytest.fixture(scope="module")
+def given(box) -> Given:
+    """Four trajectories, three codes, the last of which is padding."""
+    behaviors = vq.init(jax.random.key(3), 3, 2, 3, 4, policy_width=8, values=False)
+    found = Start(behaviors.policy.tree(), None, 1, np.array([True, True, False]))
+    return Given(3, 2, box, found)
+
+
+@pytest.fixture(scope="module")
+def state(given) -> lbrac_v.State:
+    """pi is moved off the behavior that it starts as."""
+    state = lbrac_v.start(jax.random.key(0), given, OPTIONS)
+    other = lbrac_v.start(jax.random.key(7), given, OPTIONS)
+    policy = state.policy.tree()
+    policy = eqx.tree_at(lambda p: p.e_pi, policy, jnp.arange(8.0) - 3)
+    return state._replace(policy=Bundle.of(policy), target=other.critic)
+
+
+class Reference:
+    """Everything once more."""
+
+    def __init__(self, state, given, held_to):
+        self.policy = state.policy.tree()
+        self.b = given.behavior.behaviors
+        self.critic, self.target = state.critic.tree(), state.target.tree()
+        self.center, self.scale = double(given.box.center), double(given.box.scale)
+        self.best, self.held_to = given.behavior.best, held_to
+
+    def normal(self, rows):
+        rows = double(rows)
+        return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+    def trunk(self, trunk, x):
+        for layer in (trunk.first, trunk.second):
+            x = np.maximum(double(x) @ double(layer.w) + double(layer.b), 0)
+        x = x - x.mean(axis=-1, keepdims=True)
+        x = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-3)
+        return x * double(trunk.scale) + double(trunk.bias)
+
+    def head(self, head, features, embedding):
+        w, b = double(head.first.w), double(head.first.b)
+        h = np.maximum(features @ w + b + embedding @ double(head.embed), 0)
+        return h @ double(head.last.w) + double(head.last.b)
+
+    def pi(self, states):
+        features = self.trunk(self.policy.trunk, states)
+        return np.split(
+            self.head(self.policy.head, features, self.normal(self.policy.e_pi)), 2, -1
+        )
+
+    def behavior(self, states, trajectory):
+        E, W = self.normal(self.b.E), self.normal(self.b.W)
+        z = np.argmax((W @ E.T)[:, :2], axis=1)[np.asarray(trajectory)]
+        e = E[z] if self.held_to == "own" else E[np.full(len(z), self.best)]
+        return np.split(
+            self.head(self.b.head, self.trunk(self.b.trunk, states), e), 2, -1
+        )
+
+    def action(self, states):
+        mean, log_std = self.pi(states)
+        inside = 0.999 * np.abs(self.scale)
+        squashed = self.scale * np.tanh(mean + np.exp(log_std) * ACTION)
+        return self.center + np.clip(squashed, -inside, inside)
+
+    def q(self, critic, states, actions):
+        x = np.concatenate([double(states), actions], axis=1)
+        values = []
+        for j in range(2):
+            member = jax.tree.map(lambda leaf: leaf[j], critic)  # noqa: B023
+            features = self.trunk(member.trunk, x)
+            values.append(
+                self.head(member.head, features, self.normal(member.h_pi))[:, 0]
+            )
+        return np.stack(values)
+
+    def divergence(self, states, trajectory):
+        return kl(*self.pi(states), *self.behavior(states, trajectory))
+
+
+@pytest.mark.parametrize("held_to", ["best", "own"])
+def test_losses(state, batch, given, held_to):
+    config, reference = own(held_to=held_to), Reference(state, given, held_to)
+    fitted = lbrac_v.fitted(given, config)
+    policy, critic = state.policy.tree(), state.critic.tree()
+    _, e, _ = vq.assign(fitted.behaviors, batch.trajectory, fitted.codes)
+    if held_to == "best":
+        e = jnp.broadcast_to(fitted.best, e.shape)
+    y, _ = lbrac_v.critic_target(
+        policy, state.target.tree(), batch, e, NOISE, config, fitted
+    )
+    following = double(batch.next_observations)
+    q = reference.q(reference.target, following, reference.action(following))
+    future = q.min(axis=0) - 0.6 * 0.7 * reference.divergence(
+        following, batch.trajectory
+    )
+    alive = 1 - double(batch.terminals)
+    expected = double(batch.rewards) + 0.99 * alive * future
+    np.testing.assert_allclose(y, expected, rtol=1e-3, atol=1e-4)
+
+    loss, _ = lbrac_v.critic_loss(critic, batch, y, None)
+    q = reference.q(reference.critic, batch.observations, double(batch.actions))
+    np.testing.assert_allclose(
+        loss, ((q - expected) ** 2).mean(axis=1).sum(), rtol=1e-3
+    )
+
+    loss, metrics = lbrac_v.policy_loss(policy, critic, batch, e, NOISE, config, fitted)
+    states = double(batch.observations)
+    q = reference.q(reference.critic, states, reference.action(states)).min(axis=0)
+    d = reference.divergence(states, batch.trajectory).mean()
+    np.testing.assert_allclose(metrics["actor/divergence"], d, rtol=1e-3)
+    expected = 0.7 * d - 1.5 * q.mean() / np.abs(q).mean()
+    np.testing.assert_allclose(loss, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_pi_starts_as_the_best_behavior(given, batch, box):
+    state = lbrac_v.start(jax.random.key(0), given, OPTIONS)
+    pi = lbrac_v.pi_of(state.policy.tree(), batch.observations, box)
+    b = given.behavior.behaviors
+    outputs = b.head(b.trunk(batch.observations), vq.normalize(b.E[1]))
+    assert np.array_equal(pi.mean, jnp.split(outputs, 2, axis=-1)[0])
+
+
+def test_pi_waits_for_the_critics(state, batch, given):
+    config = own(warm_up=5)
+    fitted = lbrac_v.fitted(given, config)
+    after, _ = lbrac_v.update_with(state, batch, NOISE, NOISE, config, fitted)
+    assert np.array_equal(after.policy.small, state.policy.small)
+    assert not np.array_equal(after.critic.small, state.critic.small)
+
+
+def test_the_best_behavior_by_ranks():
+    # Code 1 has the largest return, but code 2 is better as a rule; code 0 is empty.
+    returns = np.array([1.0, 2.0, 1000.0, 5.0, 6.0, 7.0])
+    codes = np.array([1, 1, 1, 2, 2, 2])
+    assert lbrac_v.best_behavior(returns, codes, 4) == 2
+    assert lbrac_v.best_behavior(np.arange(6.0), np.array([3, 3, 3, 0, 0, 0]), 4) == 0
+    # All alike: any code that has trajectories.
+    assert lbrac_v.best_behavior(np.zeros(3), np.array([2, 2, 2]), 4) == 2
+
+
+SMALL = dict(policy_width=32, batch_size=128)
+
+
+@pytest.fixture(scope="module")
+def arms(two_arms):
+    return fit(two_arms, k=2, steps=600, seed=0, **SMALL)
+
+
+def test_it_holds_to_the_better_arm(two_arms, arms):
+    assert arms.summary["behavior"]["ari"] == 1
+    policy = train(
+        two_arms,
+        behavior=arms,
+        steps=300,
+        warm_up=100,
+        critic_width=32,
+        critic_rate=3e-3,
+        policy_rate=1e-3,
+        discount=0.0,
+        episodes=0,
+    )
+    assert policy.summary["policy"]["best_code"] == arms.codes[1]
+    assert 0.4 < policy.act([1.0])[0] < 0.65
+
+
+def test_what_does_not_fit_is_refused(two_arms, arms):
+    fork = make("fork-2", 500)
+    with pytest.raises(UserError, match="behavior: expected one fitted to this data"):
+        train(fork, behavior=arms, episodes=0)
+    with pytest.raises(UserError, match="does not use one"):
+        train(two_arms, "bc", behavior=arms, episodes=0)
+    with pytest.raises(UserError, match="held_to: expected own"):
+        train(two_arms, behavior=arms, joint=True, steps=1, episodes=0)
+    with pytest.raises(UserError, match="one for each of the 3 seeds, got 2"):
+        train(two_arms, behavior=[arms, arms], seed=[0, 1, 2], episodes=0)
+    with pytest.raises(UserError, match="env: expected an environment"):
+        train(two_arms, behavior=arms, evaluations=2)
+
+
+def test_the_fork():
+    """Three seeds of LBRAC-v pass the obstacle; BRAC-v, held to one Gaussian for both
+    demonstrators, hits it about every second time."""
+    data = make("fork-2", 20_000)
+    learner = train(
+        data,
+        k=2,
+        seed=[0, 1, 2],
+        behavior_steps=3000,
+        steps=400,
+        warm_up=200,
+        batch_size=128,
+        critic_width=64,
+        episodes=0,
+    )
+    single = train(
+        data,
+        "brac_v",
+        behavior_steps=1000,
+        steps=400,
+        warm_up=200,
+        critic_width=64,
+        episodes=0,
+    )
+    rates = [np.mean(evaluate(p, episodes=40).returns > 1) for p in learner]
+    assert min(rates) >= 0.9, rates
+    assert np.mean(evaluate(single, episodes=40).returns > 1) < 0.7
