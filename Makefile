@@ -36,7 +36,7 @@ clean:
 # The development install holds all that the demo needs, and counts for both.
 .venv/.ready-demo: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "installing into .venv (about a minute)"
-	$(PIP) --editable '.[report]'
+	$(PIP) --editable '.[report,mujoco]'
 	@touch $@
 
 .venv/.ready-dev: pyproject.toml constraints.txt | .venv/bin/python

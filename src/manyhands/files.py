@@ -38,8 +38,9 @@ def save_arrays(
     path: Path, arrays: Mapping[str, np.ndarray], about: dict[str, str] | None = None
 ) -> None:
     """A safetensors file."""
-    # The library writes the memory as it lies, in whatever order.
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    # The library writes the memory as it lies, in whatever order. (NumPy's
+    # `ascontiguousarray` would make vectors of scalars.)
+    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     save_file(contiguous, path, about)
 
 

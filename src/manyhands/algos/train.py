@@ -337,6 +337,7 @@ def _policy(
     }
     if isinstance(first[r], Behavior):
         summary["behavior"] = first[r].summary.get("behavior")
+    if isinstance(replica.given.behavior, lbrac_v.Start):
         summary["policy"]["best_code"] = replica.given.behavior.best
     return Policy(
         algo=algo,

@@ -3,6 +3,9 @@
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
 
 from manyhands import datasets
 from manyhands.cli.console import out, training_progress
@@ -11,12 +14,18 @@ from manyhands.cli.fit import print_summary
 from manyhands.data.card import card
 from manyhands.runs import Run
 
+if TYPE_CHECKING:
+    from manyhands.behavior.estimate import Behavior
+    from manyhands.data.trajectories import Trajectories
+
 STEPS = 4000
+EPISODES = 100
 
 
 @dataclass(frozen=True)
 class Demo:
-    """The whole story on built-in data: make it, look at it, find out who did what."""
+    """The whole story on built-in data: make it, look at it, find out who did what,
+    and learn from it."""
 
     out: Path = Path("demo")
     """The directory to write to."""
@@ -41,7 +50,7 @@ class Demo:
         if (run.path / "config.json").exists():  # of an earlier demo
             shutil.rmtree(run.path)
         with training_progress("fitting fork-3", STEPS) as show:
-            fit(
+            found = fit(
                 data,
                 k="auto",
                 steps=STEPS,
@@ -53,3 +62,42 @@ class Demo:
         behavior_figures.draw(run, data)
         print_summary(run.read_json("summary.json"))
         out.print(f"\nThe figures: {run.path / 'figures'}")
+        self.policies(data, found)
+
+    def policies(self, data: "Trajectories", behavior: "Behavior") -> None:
+        from manyhands.algos.evaluate import evaluate  # JAX: when needed
+        from manyhands.algos.train import train
+
+        out.print(
+            "\nNow learn a policy from them, without an environment: held to one "
+            "estimate for all (BRAC-v), and to the best of the behaviors (LBRAC-v):\n"
+        )
+        table = Table()
+        for column in ("algorithm", "reaches the goal", "return"):
+            table.add_column(column, justify="right")
+        changes: dict[str, dict[str, Any]] = {
+            "brac_v": dict(behavior_steps=1500, steps=1000, warm_up=300),
+            "lbrac_v": dict(behavior=behavior, steps=600, warm_up=300),
+        }
+        for algo, options in changes.items():
+            with training_progress(f"training {algo}", options["steps"]) as show:
+                policy = train(
+                    data,
+                    algo,
+                    seed=self.seed,
+                    episodes=0,
+                    critic_width=64,
+                    progress=show,
+                    **options,
+                )
+            policy.save(self.out / algo)
+            returns = evaluate(policy, episodes=EPISODES).returns
+            # Who hits the obstacle or wanders about gets less than 1.
+            reached = f"{(returns > 1).mean():.0%}"
+            table.add_row(algo, reached, f"{returns.mean():.2f} ± {returns.std():.2f}")
+        own = [
+            f"{name} {data.returns[data.sources == s].mean():.2f}"
+            for s, name in enumerate(data.source_names)
+        ]
+        out.print(table)
+        out.print(f"The demonstrators' own returns: {', '.join(own)}")
