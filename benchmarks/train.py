@@ -1,0 +1,124 @@
+"""Microseconds per update of the policy learners, for many replicas at once.
+
+HalfCheetah's sizes, each algorithm's own batch and networks, synthetic data. By default
+LBRAC-v, its default and as printed; `--algos all` for every algorithm.
+Usage: python benchmarks/train.py [--algos lbrac_v:paper ...] [--replicas 1 5 25]
+"""
+
+import argparse
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from manyhands import fleet
+from manyhands.algos.algorithm import Given
+from manyhands.algos.lbrac_v import Start
+from manyhands.algos.registry import ALGORITHMS, algorithm
+from manyhands.behavior import options as fit_options
+from manyhands.behavior import vq
+from manyhands.behavior.methods import METHODS
+from manyhands.types import Box, Pytree
+
+STATES, ACTIONS, CODES, TRAJECTORIES = 17, 6, 10, 1000
+
+
+def rows_of(rows: int) -> fleet.Packed:
+    columns = 2 * STATES + ACTIONS + 3 + ACTIONS
+    data = jax.random.uniform(
+        jax.random.key(0), (rows, columns), minval=-0.9, maxval=0.9
+    )
+    after = 2 * STATES + ACTIONS + 1  # the terminals, then the trajectories
+    data = data.at[:, after].set(0.0)
+    data = data.at[:, after + 1].set(jnp.arange(rows) // (rows // TRAJECTORIES))
+    return fleet.Packed(data, STATES, ACTIONS)
+
+
+def given(name: str, options, seed: int) -> Given:
+    """What an algorithm starts from, not fitted to anything."""
+    learner, key = algorithm(name), jax.random.key(seed)
+    box = Box(-jnp.ones(ACTIONS), jnp.ones(ACTIONS))
+    empty = Given(STATES, ACTIONS, box)
+    first = learner.first
+    if first == "vq":
+        state = vq.init(key, STATES, ACTIONS, CODES, TRAJECTORIES)
+        start = Start(state.policy.tree(), vq.values(state), 0, np.ones(CODES, bool))
+        return empty._replace(behavior=start)
+    if first in METHODS:
+        method = METHODS[first]
+        sizes = STATES, ACTIONS, 1, TRAJECTORIES
+        state = method.init(key, *sizes, fit_options.Options())
+        return empty._replace(behavior=method.model(state))
+    if first is not None:
+        clone = algorithm(first)
+        chosen = next(iter(clone.presets.values()))
+        state = clone.start(key, empty, chosen)
+        model = clone.model(state, clone.fitted(empty, chosen))
+        return empty._replace(behavior=model)
+    return empty
+
+
+def stack(trees: list[Pytree]) -> Pytree:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def measure(name: str, preset: str, replicas: int, updates: int, rows: int) -> float:
+    """Seconds per update of all replicas together; the best of three."""
+    learner = algorithm(name)
+    options = learner.presets[preset]
+    starts = [given(name, options, seed) for seed in range(replicas)]
+    state = stack(
+        [learner.start(jax.random.key(s), g, options) for s, g in enumerate(starts)]
+    )
+    zeros = jnp.zeros(replicas, jnp.int32)
+    group = fleet.Replicas(
+        jnp.arange(replicas, dtype=jnp.uint32),
+        zeros,
+        zeros + rows,
+        stack([jax.tree.map(jnp.float32, options)] * replicas),
+        stack([learner.fitted(g, options) for g in starts]),
+    )
+    data, best = rows_of(rows), float("inf")
+    for trial in range(4):
+        started = time.perf_counter()
+        state, _ = fleet.advance(
+            learner.update,
+            state,
+            group,
+            data,
+            trial * updates,
+            updates,
+            options.batch_size,
+        )
+        jax.block_until_ready(state)
+        if trial:  # the first one compiles
+            best = min(best, time.perf_counter() - started)
+    return best / updates
+
+
+def main() -> None:
+    on_cpu = jax.default_backend() == "cpu"
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--algos", nargs="+", default=["lbrac_v", "lbrac_v:paper"])
+    parser.add_argument("--replicas", type=int, nargs="+", default=None)
+    parser.add_argument("--updates", type=int, default=50 if on_cpu else 1000)
+    parser.add_argument("--rows", type=int, default=100_000 if on_cpu else 1_000_000)
+    args = parser.parse_args()
+    names = args.algos
+    if names == ["all"]:
+        names = [name for name in ALGORITHMS if name != "clone"]
+    device = jax.devices()[0]
+    print(f"{device.platform} {device.device_kind}, jax {jax.__version__}")
+    many = args.replicas or ([1] if on_cpu else [1, 5, 25])
+    print("us/update of", *[f"{n:>8} replicas" for n in many])
+    for name in names:
+        algo, _, preset = name.partition(":")
+        times = [
+            measure(algo, preset or "default", n, args.updates, args.rows) for n in many
+        ]
+        print(f"{name:16}", *[f"{t * 1e6:17.0f}" for t in times], flush=True)
+
+
+if __name__ == "__main__":
+    main()
