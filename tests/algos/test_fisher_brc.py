@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 from scipy.special import log_softmax, logsumexp
 
-from manyhands import fleet
+from manyhands import evaluate, fleet, make, train
 from manyhands.algos import fisher_brc
 from manyhands.algos.algorithm import Given
 from manyhands.algos.fisher_brc import Fitted, Noise, Options
@@ -331,7 +331,7 @@ def learn(rows: np.ndarray, b: mixture.Model, **changes) -> fisher_brc.State:
         replicas,
         fleet.Packed(jnp.asarray(rows, jnp.float32), 1, 1),
         0,
-        1500,
+        1000,
         64,
     )
     return jax.tree.map(lambda x: x[0], state)
@@ -406,3 +406,22 @@ def test_the_start_is_the_released_codes():
     np.testing.assert_allclose(last.T @ last, 1e-4 * np.eye(2), atol=1e-8)
     for one, other in zip(*map(jax.tree.leaves, (critic, target))):
         np.testing.assert_array_equal(one, other)
+
+
+def test_it_passes_the_fork():
+    """Around the obstacle to the goal, though every step before it has a bonus."""
+    policy = train(
+        make("fork-2", 20_000),
+        "fisher_brc",
+        steps=2000,
+        behavior_steps=2000,
+        behavior_width=64,
+        width=64,
+        critic_width=64,
+        batch_size=128,
+        policy_rate=1e-3,
+        critic_rate=1e-3,
+        episodes=0,
+    )
+    returns = evaluate(policy, episodes=50, workers=1).returns
+    assert np.mean(returns > 1) >= 0.8
