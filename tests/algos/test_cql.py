@@ -470,6 +470,7 @@ def test_a_learnt_weight_holds_the_term_at_its_threshold():
     assert metrics["critic/gap"] == pytest.approx(4.1, abs=0.07)
 
 
+@pytest.mark.slow
 def test_it_passes_the_fork():
     """Around the obstacle to the goal."""
     policy = train(

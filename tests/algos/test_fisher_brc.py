@@ -408,6 +408,7 @@ def test_the_start_is_the_released_codes():
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_it_passes_the_fork():
     """Around the obstacle to the goal, though every step before it has a bonus."""
     policy = train(

@@ -328,6 +328,7 @@ def test_values_add_up_over_time_less_the_penalty():
         np.testing.assert_allclose(q, [[forever, 1]] * 2, atol=0.25)
 
 
+@pytest.mark.slow
 def test_it_passes_the_fork():
     """The average of its two demonstrators drives into the obstacle."""
     policy = train(

@@ -284,6 +284,7 @@ def test_values_add_up_over_time():
     np.testing.assert_allclose(q, [[5, 1]] * 2, atol=0.2)
 
 
+@pytest.mark.slow
 def test_it_passes_the_fork():
     """The average of its two demonstrators drives into the obstacle."""
     policy = train(

@@ -138,7 +138,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(run, data, algo, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(data, algo, progress=stop, episodes=2, **how)
     assert (tmp_path / "checkpoints").exists()
-    again = train(data, algo, episodes=2, **how)
+    again: Any = train(data, algo, episodes=2, **how)
     assert_same_bits(again, policy)
     assert again.summary["policy"] == policy.summary["policy"]
     rows = Run(tmp_path).metrics()

@@ -13,7 +13,7 @@ but two actions that only go together are four. Draws carry a gradient through t
 component that was chosen, none through the choice.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -67,7 +67,6 @@ class Mixture(NamedTuple):
 
 
 class Model(eqx.Module):
-    best: ClassVar[int] = 0  # of the behaviors, which are one; summaries say it
     net: MLP  # observation -> logits, means, log-deviations, [component, action] each
 
     def __call__(self, observations: Float[Array, "*lead state"], box: Box) -> Mixture:

@@ -76,8 +76,8 @@ class Demo:
         for column in ("algorithm", "reaches the goal", "return"):
             table.add_column(column, justify="right")
         changes: dict[str, dict[str, Any]] = {
-            "brac_v": dict(behavior_steps=1500, steps=1000, warm_up=300),
-            "lbrac_v": dict(behavior=behavior, steps=600, warm_up=300),
+            "brac_v": dict(behavior_steps=1000, steps=600, warm_up=300),
+            "lbrac_v": dict(behavior=behavior, steps=500, warm_up=300),
         }
         for algo, options in changes.items():
             with training_progress(f"training {algo}", options["steps"]) as show:

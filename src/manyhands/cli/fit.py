@@ -24,7 +24,8 @@ class Fit:
     out: Path
     """The run directory. A run that was interrupted there is continued."""
     method: str = "vq"
-    """vq: a set of behaviors. gaussian: one policy for all. vae: BCQ's."""
+    """vq: a set of behaviors. gaussian: one policy for all. mixture, vae: one each that
+    may have several modes."""
     k: tuple[str, ...] = ("10",)
     """How many behaviors there are at most, or auto; several train together."""
     seeds: tuple[int, ...] = (0,)
