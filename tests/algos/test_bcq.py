@@ -318,6 +318,7 @@ def test_it_pulls_the_arm_that_pays_and_knows_what_that_is_worth(fork):
         assert float(found) == pytest.approx(worth, abs=0.15)
 
 
+@pytest.mark.slow
 def test_it_passes_the_fork(fork):
     policy = train(fork, "bcq", episodes=0, **SMALL)
     returns = evaluate(policy, episodes=50, workers=1).returns

@@ -308,6 +308,7 @@ def test_v_is_the_expectile_of_q(expectile):
     np.testing.assert_allclose(q, 0.8 * expectile, atol=0.05)
 
 
+@pytest.mark.slow
 def test_it_passes_the_fork():
     """The average of its two demonstrators drives into the obstacle."""
     policy = train(

@@ -196,10 +196,16 @@ def test_it_holds_to_the_better_arm(two_arms, arms):
     assert 0.4 < policy.act([1.0])[0] < 0.65
 
 
-def test_what_does_not_fit_is_refused(two_arms, arms):
-    fork = make("fork-2", 500)
+def test_what_does_not_fit_is_refused(two_arms, arms, tmp_path):
+    """Before anything is written."""
+    fork, out = make("fork-2", 500), tmp_path / "run"
     with pytest.raises(UserError, match="behavior: expected one fitted to this data"):
-        train(fork, behavior=arms, episodes=0)
+        train(fork, behavior=arms, episodes=0, out=out)
+    with pytest.raises(UserError, match="k: expected a number from 1 to the 60 traj"):
+        train(two_arms, k=61, episodes=0, out=out)
+    with pytest.raises(UserError, match="episodes: expected at least 0, got -1"):
+        train(two_arms, episodes=-1, out=out)
+    assert not out.exists()
     with pytest.raises(UserError, match="does not use one"):
         train(two_arms, "bc", behavior=arms, episodes=0)
     with pytest.raises(UserError, match="held_to: expected own"):

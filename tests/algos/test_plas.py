@@ -305,6 +305,7 @@ def test_it_pulls_the_arm_that_pays(fork, tmp_path):
     assert np.array_equal(again.act(following), policy.act(following))
 
 
+@pytest.mark.slow
 def test_it_passes_the_fork(fork):
     policy = train(fork, "plas", episodes=0, **SMALL)
     returns = evaluate(policy, episodes=50, workers=1).returns

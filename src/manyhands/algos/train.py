@@ -26,7 +26,7 @@ from manyhands.algos.training import (
     interval,
 )
 from manyhands.behavior.estimate import Behavior
-from manyhands.behavior.fit import fit
+from manyhands.behavior.fit import check_k, fit
 from manyhands.behavior.methods import METHODS
 from manyhands.behavior.problem import Scaling
 from manyhands.data.trajectories import Trajectories
@@ -100,8 +100,12 @@ def train(
     seeds, several = _seeds(seed)
     options, many = _grid(learner, preset, changes)
     env = env or data.env_id
-    if (evaluations or episodes < 0) and env is None:
+    if evaluations < 0 or episodes < 0:
+        wrong = min(evaluations, episodes)
+        raise UserError(f"evaluations, episodes: expected at least 0, got {wrong}")
+    if evaluations and env is None:
         raise UserError("env: expected an environment's id to evaluate in, got none")
+    given = _given(learner, data, len(seeds), behavior, k)
     run = Run(out) if out is not None else None
     if run:
         run.check()
@@ -125,7 +129,7 @@ def train(
         learner,
         data,
         pairs,
-        behavior,
+        given,
         k,
         run,
         preset=preset,
@@ -207,19 +211,17 @@ def _first(
     learner: Algorithm,
     data: Trajectories,
     pairs: list[tuple[int, Any]],
-    behavior: Behavior | Sequence[Behavior] | None,
+    given: list[Behavior] | None,
     k: int | str,
     run: Run | None,
     **how: Any,
 ) -> list[Any]:
     """Of every replica: a `Behavior`, a `Policy` or None. Once per seed."""
     if learner.first is None:
-        if behavior is not None:
-            raise UserError("behavior: expected none, this algorithm does not use one")
         return [None] * len(pairs)
     seeds = list(dict.fromkeys(seed for seed, _ in pairs))
-    if behavior is not None:
-        found = _given(learner.first, data, len(seeds), behavior)
+    if given is not None:
+        found = given
     elif run and (run.path / "behavior" / "summary.json").exists():
         found = _fitted_before(run.path / "behavior", learner.first, len(seeds))
     else:
@@ -237,14 +239,20 @@ def _first(
 
 
 def _given(
-    method: str,
+    learner: Algorithm,
     data: Trajectories,
     seeds: int,
-    behavior: Behavior | Sequence[Behavior],
-) -> list[Behavior]:
+    behavior: Behavior | Sequence[Behavior] | None,
+    k: int | str,
+) -> list[Behavior] | None:
     """One for every seed, each fitted to this data by the right method."""
+    if behavior is None:
+        if learner.first == "vq":
+            check_k(k, len(data))
+        return None
+    method = learner.first
     if method not in METHODS:
-        raise UserError("behavior: expected none, this algorithm clones its own")
+        raise UserError("behavior: expected none, this algorithm does not use one")
     given = [behavior] if isinstance(behavior, Behavior) else list(behavior)
     if len(given) not in (1, seeds):
         raise UserError(
@@ -256,6 +264,11 @@ def _given(
             raise UserError(f"behavior: expected method {method}, got {one.method}")
         if one.fingerprint != data.fingerprint:
             raise UserError("behavior: expected one fitted to this data set")
+        if not all(map(np.array_equal, one.scaling, given[0].scaling)):
+            raise UserError(
+                "behavior: expected all to scale observations alike (their options "
+                "standardise and holdout differ)"
+            )
     return given * seeds if len(given) == 1 else given
 
 

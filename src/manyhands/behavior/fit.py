@@ -132,15 +132,17 @@ def _replicas(k: Any, seed: Any, trajectories: int) -> tuple[list, list[int]]:
     if not ks or not seeds:
         raise UserError("k, seed: expected at least one of each, got none")
     for value in ks:
-        if value != "auto" and not (
-            isinstance(value, int) and 1 <= value <= trajectories
-        ):
-            raise UserError(
-                f"k: expected a number from 1 to the {trajectories} trajectories, or "
-                f"auto, got {value}"
-            )
+        check_k(value, trajectories)
     pairs = [(value, number) for value in ks for number in seeds]
     return [value for value, _ in pairs], [number for _, number in pairs]
+
+
+def check_k(k: Any, trajectories: int) -> None:
+    if k != "auto" and not (isinstance(k, int) and 1 <= k <= trajectories):
+        raise UserError(
+            f"k: expected a number from 1 to the {trajectories} trajectories, or auto, "
+            f"got {k}"
+        )
 
 
 def _single(value: Any) -> bool:
