@@ -12,7 +12,8 @@ from jaxtyping import install_import_hook
 # In the packages written on JAX, annotated shapes are checked at every call. This must
 # come before their first import.
 PACKAGES = [
-    f"manyhands.{name}" for name in ("nn", "envs", "behavior", "fleet", "zoo", "algos")
+    f"manyhands.{name}"
+    for name in ("nn", "envs", "behavior", "dynamics", "fleet", "zoo", "algos")
 ]
 install_import_hook(PACKAGES, "beartype.beartype")
 

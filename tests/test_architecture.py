@@ -11,7 +11,7 @@ LAYERS = [
     {"version", "errors", "files", "hyper", "interrupts", "types"},
     {"data", "nn"},
     {"envs", "fleet", "runs"},
-    {"behavior", "zoo"},
+    {"behavior", "dynamics", "zoo"},
     {"algos", "datasets"},
     {"report"},
     {"cli"},

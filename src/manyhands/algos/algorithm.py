@@ -4,7 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from manyhands.behavior.problem import Scaling
+from manyhands.data.trajectories import Trajectories
 from manyhands.fleet import Update
+from manyhands.runs import Run
 from manyhands.types import Box, Key, Keys, Pytree
 
 
@@ -16,6 +19,29 @@ class Given(NamedTuple):
     box: Box
     # The model of what was fitted first, see `Algorithm.first`; of "vq": a `Start`.
     behavior: Any = None
+    # What was learnt before, see `Algorithm.before`.
+    dynamics: Any = None
+    scaling: Scaling | None = None  # of observations
+
+
+class Setting(NamedTuple):
+    """What options may depend on, see `Algorithm.settle`."""
+
+    data: Trajectories
+    env: str | None  # where policies are evaluated
+    behavior: bool  # whether one is given
+
+
+class Stage(NamedTuple):
+    """What is learnt before a policy is, for all replicas."""
+
+    data: Trajectories
+    scaling: Scaling
+    seeds: list[int]  # one for each replica
+    options: list[Any]
+    run: Run | None
+    progress: Callable[[int, dict[str, float]], None]
+    checkpoint_seconds: float
 
 
 @dataclass(frozen=True)
@@ -36,3 +62,11 @@ class Algorithm:
     # estimator of behaviors ("vq", "vae"), with which of its options changed.
     first: str | None = None
     first_changes: Callable[[Any], dict[str, Any]] = lambda options: {}
+    # An estimator of behaviors that may be given, by one who has it; never fitted.
+    takes: str | None = None
+    # options, setting -> options, with all decided that depends on the data
+    settle: Callable[[Any, Setting], Any] = lambda options, setting: options
+    # What is learnt from the data before: stage -> `Given.dynamics` of every replica
+    before: Callable[[Stage], list[Any]] | None = None
+    # Acting is so much work that it belongs on the device, not beside it.
+    acts_on_device: bool = False

@@ -97,7 +97,8 @@ def behaviors_score(data: Trajectories, env: str | None = None) -> float | None:
 class Players(AbstractContextManager):
     """Environments for some episodes of each of several policies at a time.
 
-    Policies act on the CPU, so that a device that is busy learning is left alone.
+    Policies act on the CPU, so that a device that is busy learning is left alone; those
+    that plan act on the device, or it would take hours.
     """
 
     def __init__(
@@ -113,8 +114,9 @@ class Players(AbstractContextManager):
         if episodes < 1:
             raise UserError(f"episodes: expected at least 1, got {episodes}")
         self.scaling, self.episodes = scaling, episodes
-        self.cpu = _cpu()
-        self.box = jax.device_put(box, self.cpu)
+        on_device = algorithm(algo).acts_on_device
+        self.place = jax.devices()[0] if on_device else _cpu()
+        self.box = jax.device_put(box, self.place)
         self.together = max(1, min(policies, MOST_SLOTS // episodes))
         self.pool = Pool([env] * (self.together * episodes), workers)
         self._check(env, box)
@@ -133,7 +135,7 @@ class Players(AbstractContextManager):
     def returns(self, models: Pytree, seed: int = 0) -> np.ndarray:
         """[policy, episode], of models stacked along a leading axis."""
         many = len(jax.tree.leaves(models)[0])
-        models = jax.device_put(jax.device_get(models), self.cpu)
+        models = jax.device_put(jax.device_get(models), self.place)
         parts = []
         for first in range(0, many, self.together):
             # The last ones may play twice, so that there is one shape to compile.

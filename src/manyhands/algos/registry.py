@@ -9,6 +9,8 @@ from manyhands.algos import (
     fisher_brc,
     iql,
     lbrac_v,
+    mopo,
+    mopp,
     plas,
     rebrac,
     td3_bc,
@@ -31,6 +33,8 @@ ALGORITHMS = {
     "td3_bc": td3_bc.TD3_BC,
     "iql": iql.IQL,
     "rebrac": rebrac.REBRAC,
+    "mopo": mopo.MOPO,
+    "mopp": mopp.MOPP,
 }
 
 

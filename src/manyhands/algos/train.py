@@ -13,7 +13,7 @@ import numpy as np
 
 from manyhands import hyper
 from manyhands.algos import lbrac_v
-from manyhands.algos.algorithm import Algorithm, Given
+from manyhands.algos.algorithm import Algorithm, Given, Setting, Stage
 from manyhands.algos.evaluate import Evaluation, Players, behaviors_score, worth
 from manyhands.algos.policy import Policy, load_policy
 from manyhands.algos.registry import algorithm
@@ -106,6 +106,8 @@ def train(
     if evaluations and env is None:
         raise UserError("env: expected an environment's id to evaluate in, got none")
     given = _given(learner, data, len(seeds), behavior, k)
+    setting = Setting(data, env, given is not None)
+    options = [learner.settle(o, setting) for o in options]
     run = Run(out) if out is not None else None
     if run:
         run.check()
@@ -136,7 +138,20 @@ def train(
         checkpoint_seconds=checkpoint_seconds,
         progress=progress,
     )
-    replicas, packed, scaling = _prepare(data, learner, pairs, first)
+    scaling = _scaling(data, pairs[0][1], first)
+    dynamics: list[Any] = [None] * len(pairs)
+    if learner.before:
+        stage = Stage(
+            data,
+            scaling,
+            [seed for seed, _ in pairs],
+            [o for _, o in pairs],
+            run,
+            progress,
+            checkpoint_seconds,
+        )
+        dynamics = learner.before(stage)
+    replicas, packed = _prepare(data, learner, pairs, first, dynamics, scaling)
     box = replicas[0].given.box
     score = behaviors_score(data, env) if env else None
     judge = None
@@ -217,7 +232,7 @@ def _first(
     **how: Any,
 ) -> list[Any]:
     """Of every replica: a `Behavior`, a `Policy` or None. Once per seed."""
-    if learner.first is None:
+    if learner.first is None and given is None:
         return [None] * len(pairs)
     seeds = list(dict.fromkeys(seed for seed, _ in pairs))
     if given is not None:
@@ -250,7 +265,7 @@ def _given(
         if learner.first == "vq":
             check_k(k, len(data))
         return None
-    method = learner.first
+    method = learner.first or learner.takes
     if method not in METHODS:
         raise UserError("behavior: expected none, this algorithm does not use one")
     given = [behavior] if isinstance(behavior, Behavior) else list(behavior)
@@ -280,30 +295,35 @@ def _fitted_before(folder: Path, first: str, many: int) -> list[Any]:
     return [read(place) for place in places]
 
 
+def _scaling(data: Trajectories, options: Any, first: list[Any]) -> Scaling:
+    """That which what was fitted first has been given, or the data's own."""
+    if first[0] is not None:
+        return first[0].scaling
+    if options.standardise:
+        return Scaling.of(data.observations)
+    return Scaling.none(data.observation_size)
+
+
 def _prepare(
     data: Trajectories,
     learner: Algorithm,
     pairs: list[tuple[int, Any]],
     first: list[Any],
-) -> tuple[list[Replica], Packed, Scaling]:
-    """Data in the units that what was fitted first has been given."""
+    dynamics: list[Any],
+    scaling: Scaling,
+) -> tuple[list[Replica], Packed]:
+    """What replicas start from, and the rows that they learn from, scaled."""
     data = data.renumbered()
-    if first[0] is not None:
-        scaling = first[0].scaling
-    elif pairs[0][1].standardise:
-        scaling = Scaling.of(data.observations)
-    else:
-        scaling = Scaling.none(data.observation_size)
     box = Box(jnp.asarray(data.action_low), jnp.asarray(data.action_high))
     starts: list[Any] = [None] * len(pairs)
-    if learner.first == "vq":
+    if isinstance(first[0], Behavior) and first[0].method == "vq":
         starts = lbrac_v.starts(first, data.returns)
-    elif learner.first is not None:
+    elif first[0] is not None:
         starts = [fitted.model for fitted in first]
     sizes = data.observation_size, data.action_size
     replicas = [
-        Replica(seed, options, Given(*sizes, box, start))
-        for (seed, options), start in zip(pairs, starts)
+        Replica(seed, options, Given(*sizes, box, start, before, scaling))
+        for (seed, options), start, before in zip(pairs, starts, dynamics)
     ]
     usable = data.bootstrappable()
     usable = replace(
@@ -311,7 +331,7 @@ def _prepare(
         observations=scaling(usable.observations),
         next_observations=scaling(usable.next_observations),
     )
-    return replicas, Packed.of(usable), scaling
+    return replicas, Packed.of(usable)
 
 
 # What came out
@@ -352,6 +372,8 @@ def _policy(
         summary["behavior"] = first[r].summary.get("behavior")
     if isinstance(replica.given.behavior, lbrac_v.Start):
         summary["policy"]["best_code"] = replica.given.behavior.best
+    if replica.given.dynamics is not None:
+        summary["dynamics"] = replica.given.dynamics.report
     return Policy(
         algo=algo,
         options=replica.options,

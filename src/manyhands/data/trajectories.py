@@ -349,6 +349,18 @@ class Trajectories:
         keep[bad] = False
         return self._keep_rows(keep)
 
+    def next_known(self) -> "Trajectories":
+        """Without the rows whose next observation is not known, terminal or not.
+
+        For methods that predict it.
+        """
+        ends = self.offsets[1:] - 1
+        if self.final_known.all():
+            return self
+        keep = np.ones(self.transitions, bool)
+        keep[ends[~self.final_known]] = False
+        return self._keep_rows(keep)
+
     def _keep_rows(self, keep: np.ndarray) -> "Trajectories":
         lengths = np.add.reduceat(keep, self.offsets[:-1], dtype=np.int64)
         stay = lengths > 0

@@ -1,0 +1,475 @@
+"""MOPO: soft actor-critic in a learnt model, which pays for what it does not know.
+
+Yu et al., "MOPO: Model-based Offline Policy Optimization" (2020). An ensemble of the
+dynamics is learnt first and stays (`dynamics/ensemble.py`). From logged states the
+policy is rolled out in it for a few steps. There, with one elite member drawn for every
+step, and sigma_i the deviations of [r, s' - s] by member i,
+
+    (r, s' - s) ~ N(m_i(s, a), sigma_i(s, a)^2),  r~ = r - lambda max_i |sigma_i(s, a)|
+
+A rollout ends where the world does, by a known rule or a learnt one. SAC learns from
+some logged transitions, with their own rewards, and many of the model's. Per transition
+
+    L_Q     = sum_j (Q_j(s, a) - y)^2 / 2,
+              y = r + gamma (1 - terminal) (min_j Qbar_j(s', a') - alpha log pi(a'|s'))
+    L_pi    = alpha log pi(a~|s) - min_j Q_j(s, a~)
+    L_alpha = log alpha (-log pi(a~|s) - H)
+
+with a' ~ pi(.|s'), a~ ~ pi(.|s) and H in units of the box. All losses are taken at the
+same parameters, then everything steps, then the targets follow. At test time: the mode.
+"""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from manyhands.algos.algorithm import Algorithm, Given, Setting, Stage
+from manyhands.algos.options import Common, learner_options
+from manyhands.dynamics import ensemble
+from manyhands.dynamics.fit import Dynamics, fit
+from manyhands.dynamics.prediction import pick, predict_all, widest
+from manyhands.dynamics.rollouts import Buffer, Underway
+from manyhands.dynamics.settings import Settings
+from manyhands.dynamics.termination import RULES, Ending, decide
+from manyhands.errors import UserError
+from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Range, option
+from manyhands.nn import adam, critics
+from manyhands.nn.bundle import Bundle
+from manyhands.nn.critics import squared_error, values_of
+from manyhands.nn.distributions import TanhNormal
+from manyhands.nn.networks import MLP
+from manyhands.types import Batch, Box, Key, Keys, Metrics
+
+LAYERS = 2
+LOG_STD = (-20.0, 2.0)
+FARTHEST = 100.0  # deviations of the data: where a model is, nobody has been
+
+
+@learner_options
+class Options(Common):
+    members: int = option(7, "Networks of the dynamics ensemble.", COUNT)
+    elites: int = option(
+        5, "Members that rollouts use, the best on held-out rows.", COUNT
+    )
+    model_width: int = option(200, "Hidden units of the dynamics.", COUNT)
+    model_steps: int = option(200_000, "Updates of the dynamics, at most.", COUNT)
+    model_batch: int = option(256, "Transitions per update of each member.", COUNT)
+    model_rate: float = option(1e-3, "Learning rate of the dynamics.", POSITIVE)
+    patience: int = option(
+        5,
+        "Epochs without a better member before the dynamics are done; 0: never.",
+        Range(0),
+    )
+    ending: Ending = option(
+        "auto", "When the world ends: the rule of a task, never, or learned."
+    )
+    horizon: int = option(5, "Steps of a rollout.", COUNT)
+    penalty: float = option(1.0, "Price lambda of what is not known.", NOT_NEGATIVE)
+    rollouts: int = option(50, "Rollouts that start at every update.", COUNT)
+    kept: int = option(1000, "Updates whose rollouts are kept.", COUNT)
+    real: int = option(12, "Transitions per update that were logged.", Range(0))
+    width: int = option(256, "Hidden units of the policy.", COUNT)
+    critic_width: int = option(256, "Hidden units of the Q-functions.", COUNT)
+    entropy: float = option(
+        0.0, "Entropy H that alpha aims at; 0: minus the number of actions.", Range()
+    )
+    policy_rate: float = option(3e-4, "Learning rate of policy and alpha.", POSITIVE)
+    critic_rate: float = option(3e-4, "Learning rate of the Q-functions.", POSITIVE)
+    target_rate: float = option(0.005, "How fast target Q-functions follow.", SHARE)
+    discount: float = option(0.99, "Discount factor.", SHARE)
+
+
+PAPER = Options(steps=1_000_000, standardise=False, kept=5000, entropy=-3.0)
+KINDS = "random", "medium", "medium-replay", "medium-expert"
+# (horizon, penalty) of the released configurations for D4RL's first version ...
+FIRST = {
+    "halfcheetah": ((5, 0.5), (1, 1.0), (5, 1.0), (5, 5.0)),
+    "hopper": ((5, 1.0), (5, 5.0), (5, 1.0), (5, 1.0)),
+    "walker2d": ((1, 1.0), (5, 5.0), (1, 1.0), (1, 2.0)),
+}
+# ... and of a reproduction on its second, without "random".
+SECOND = {
+    "halfcheetah": ((5, 0.5), (5, 0.5), (5, 2.5)),
+    "hopper": ((5, 5.0), (5, 2.5), (5, 5.0)),
+    "walker2d": ((5, 0.5), (1, 2.5), (1, 2.5)),
+}
+
+
+def _of_tasks(
+    table: dict[str, tuple[tuple[int, float], ...]],
+    kinds: tuple[str, ...],
+    version: str,
+) -> dict[str, Options]:
+    return {
+        f"{task}-{kind}{version}": replace(PAPER, horizon=horizon, penalty=penalty)
+        for task, row in table.items()
+        for kind, (horizon, penalty) in zip(kinds, row)
+    }
+
+
+PRESETS = {
+    "default": Options(),
+    "paper": PAPER,
+    **_of_tasks(FIRST, KINDS, ""),
+    **_of_tasks(SECOND, KINDS[1:], "-v2"),
+}
+
+
+class Actor(eqx.Module):
+    net: MLP  # observation -> means and log-deviations of the actions
+    log_alpha: Float[Array, "*lead"]
+
+
+class State(NamedTuple):
+    actor: Bundle  # of an Actor
+    actor_adam: adam.Adam
+    critic: Bundle  # of an MLP with a leading member axis
+    critic_adam: adam.Adam
+    target: Bundle
+    underway: Underway
+    buffer: Buffer
+
+
+class Fitted(NamedTuple):
+    box: Box
+    members: ensemble.Member  # with a leading member axis
+    elites: Array
+    center: Float[Array, " state"]  # of the scaling of observations: rules need the
+    scale: Float[Array, " state"]  # units of the task
+
+
+# What is learnt before
+
+
+def settle(options: Options, setting: Setting) -> Options:
+    if options.elites > options.members:
+        raise UserError(
+            f"elites: expected at most the {options.members} members, got "
+            f"{options.elites}"
+        )
+    for name in ("real", "rollouts"):
+        found = getattr(options, name)
+        if found > options.batch_size:
+            raise UserError(
+                f"{name}: expected at most the batch size {options.batch_size}, got "
+                f"{found}"
+            )
+    ending = decide(options.ending, setting.data, setting.env)
+    return replace(options, ending=ending)
+
+
+def before(stage: Stage) -> list[Dynamics]:
+    jobs = [
+        (
+            seed,
+            Settings(
+                kind="gaussian",
+                members=o.members,
+                elites=o.elites,
+                width=o.model_width,
+                steps=o.model_steps,
+                batch_size=o.model_batch,
+                patience=o.patience,
+                rate=o.model_rate,
+                learn_ending=o.ending == "learned",
+            ),
+        )
+        for seed, o in zip(stage.seeds, stage.options)
+    ]
+    out = stage.run.path / "dynamics" if stage.run else None
+    how = stage.progress, stage.checkpoint_seconds
+    return fit(stage.data, stage.scaling, jobs, out, *how)
+
+
+# Start
+
+
+def start(key: Key, given: Given, options: Options) -> State:
+    key_actor, key_critic = jax.random.split(key)
+    sizes = given.observations, given.actions
+    hidden = [options.width] * LAYERS
+    net = MLP.init(key_actor, [sizes[0], *hidden, 2 * sizes[1]])
+    actor = Bundle.of(Actor(net, jnp.zeros(())))
+    critic = Bundle.of(
+        critics.init(key_critic, sum(sizes), options.critic_width, LAYERS)
+    )
+    rows = options.rollouts * options.horizon
+    return State(
+        actor,
+        adam.init(actor),
+        critic,
+        adam.init(critic),
+        # Not the same arrays twice: a fleet gives its state up.
+        jax.tree.map(jnp.copy, critic),
+        Underway.none(options.horizon, options.rollouts, sizes[0]),
+        Buffer.empty(rows * options.kept, *sizes),
+    )
+
+
+def fitted(given: Given, options: Options) -> Fitted:
+    del options
+    found: Dynamics = given.dynamics
+    assert given.scaling is not None
+    units = (jnp.asarray(x) for x in given.scaling)
+    return Fitted(given.box, found.members, found.elites, *units)
+
+
+# The model
+
+
+def distribution(
+    net: MLP, observations: Float[Array, "*lead state"], box: Box
+) -> TanhNormal:
+    mean, log_std = jnp.split(net(observations), 2, axis=-1)
+    return TanhNormal(mean, jnp.clip(log_std, *LOG_STD), box.center, box.scale)
+
+
+class Noise(NamedTuple):
+    """Of one step of the model: standard normal numbers, which elite, uniform ones."""
+
+    action: Float[Array, "many action"]
+    target: Float[Array, "many target"]
+    elite: Array  # [many] a number in the list of elites
+    ending: Float[Array, " many"]
+
+    @staticmethod
+    def draw(key: Key, many: int, states: int, actions: int, elites: int) -> "Noise":
+        key_action, key_target, key_elite, key_ending = jax.random.split(key, 4)
+        return Noise(
+            jax.random.normal(key_action, (many, actions)),
+            jax.random.normal(key_target, (many, states + 1)),
+            jax.random.randint(key_elite, (many,), 0, elites),
+            jax.random.uniform(key_ending, (many,)),
+        )
+
+
+class Imagined(NamedTuple):
+    """A step of the model from each of some observations."""
+
+    batch: Batch  # with penalised rewards
+    sane: Bool[Array, " many"]  # false: the model has lost itself
+    price: Float[Array, " many"]  # max_i |sigma_i|
+
+
+def imagine(
+    net: MLP,
+    observations: Float[Array, "many state"],
+    noise: Noise,
+    config: Options,
+    fitted: Fitted,
+) -> Imagined:
+    """(r~, s') of the policy's actions by a random elite each."""
+    pi = distribution(net, observations, fitted.box)
+    actions, _ = pi.sample_with(noise.action)
+    said = predict_all(fitted.members, observations, actions)
+    member = fitted.elites[noise.elite][None, :, None]
+    mean, log_std = (jnp.take_along_axis(x, member, axis=0)[0] for x in said)
+    drawn = mean + jnp.exp(log_std) * noise.target
+    following = observations + drawn[:, 1:]
+    price = widest(said.log_std)
+    first = pick(fitted.members, 0)
+    sane = jnp.abs(first.inputs.state(following)).max(axis=-1) < FARTHEST
+    batch = Batch(
+        observations,
+        actions,
+        drawn[:, 0] - config.penalty * price,
+        following,
+        ends(following, noise.ending, config, fitted).astype(jnp.float32),
+        jnp.zeros(len(actions), jnp.int32),
+    )
+    return Imagined(batch, sane, price)
+
+
+def ends(
+    following: Float[Array, "many state"],
+    uniform: Float[Array, " many"],
+    config: Options,
+    fitted: Fitted,
+) -> Bool[Array, " many"]:
+    """By the rule, or as probably as the elites say."""
+    if config.ending != "learned":
+        return RULES[config.ending](fitted.center + fitted.scale * following)
+    elites = pick(fitted.members, fitted.elites)
+    logits = jax.vmap(lambda member: member.ending(following))(elites)
+    return uniform < jax.nn.sigmoid(logits).mean(axis=0)
+
+
+def roll(
+    state: State,
+    starts: Float[Array, "row state"],
+    noise: Noise,
+    config: Options,
+    fitted: Fitted,
+) -> tuple[Underway, Buffer, Metrics]:
+    """One step of all rollouts: what becomes of them, and of the buffer."""
+    observations, alive = state.underway.joined(starts)
+    net = state.actor.tree().net
+    said = imagine(net, observations, noise, config, fitted)
+    # Rows that ended before are made a step of like the others, and left out.
+    keep = alive & said.sane
+    goes_on = keep & (said.batch.terminals == 0)
+    buffer = state.buffer.insert(said.batch, keep)
+    underway = state.underway.moved(said.batch.next_observations, goes_on)
+    share = keep / jnp.maximum(keep.sum(), 1)
+    metrics = {
+        "model/reward": _over(share, said.batch.rewards),
+        "model/price": _over(share, said.price),
+        "model/terminal": _over(share, said.batch.terminals),
+        "model/lost": jnp.mean(alive & ~said.sane, dtype=jnp.float32),
+        "model/kept": buffer.filled / len(buffer.rows),
+    }
+    return underway, buffer, metrics
+
+
+def _over(share: Array, values: Array) -> Array:
+    # A row that is not counted may hold anything.
+    return jnp.sum(jnp.where(share > 0, share * values, 0))
+
+
+# Losses
+
+
+def critic_target(
+    actor: Actor,
+    target: MLP,
+    batch: Batch,
+    noise: Float[Array, "batch action"],
+    config: Options,
+    box: Box,
+) -> Float[Array, " batch"]:
+    """y of L_Q."""
+    s = batch.next_observations
+    action, log_prob = distribution(actor.net, s, box).sample_with(noise)
+    q = values_of(target, s, action).min(axis=0)
+    soft = q - jnp.exp(actor.log_alpha) * log_prob
+    return batch.rewards + config.discount * (1 - batch.terminals) * soft
+
+
+def critic_loss(
+    critic: MLP, batch: Batch, y: Float[Array, " batch"]
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_Q."""
+    q = values_of(critic, batch.observations, batch.actions)
+    loss = squared_error(q, y) / 2
+    return loss, {"critic/loss": loss, "critic/q": q.mean(), "critic/target": y.mean()}
+
+
+def actor_loss(
+    actor: Actor,
+    critic: MLP,
+    observations: Float[Array, "batch state"],
+    noise: Float[Array, "batch action"],
+    config: Options,
+    box: Box,
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_pi + L_alpha: neither has a gradient for the other's parameters."""
+    action, log_prob = distribution(actor.net, observations, box).sample_with(noise)
+    q = values_of(critic, observations, action).min(axis=0)
+    alpha = jax.lax.stop_gradient(jnp.exp(actor.log_alpha))
+    aim = jnp.where(config.entropy == 0, -float(len(box.low)), config.entropy)
+    floor = aim + jnp.log(box.scale).sum()  # H
+    surplus = jax.lax.stop_gradient(-log_prob - floor)
+    loss = jnp.mean(alpha * log_prob - q + actor.log_alpha * surplus)
+    metrics = {
+        "actor/q": q.mean(),
+        "actor/log_prob": log_prob.mean(),
+        "actor/alpha": alpha,
+    }
+    return loss, metrics
+
+
+# Update
+
+
+def update(
+    state: State, batch: Batch, key: Key, config: Options, fitted: Fitted
+) -> tuple[State, Metrics]:
+    key_model, key_sample, key_noise = jax.random.split(key, 3)
+    sizes = batch.observations.shape[1], batch.actions.shape[1]
+    noise = Noise.draw(
+        key_model, config.rollouts * config.horizon, *sizes, config.elites
+    )
+    # The batch was drawn for this: its last rows are where rollouts start.
+    starts = batch.observations[len(batch.rewards) - config.rollouts :]
+    underway, buffer, metrics = roll(state, starts, noise, config, fitted)
+    imagined = buffer.sample(key_sample, len(batch.rewards) - config.real, *sizes)
+    mixed = mix(batch, imagined, config.real)
+    state = state._replace(underway=underway, buffer=buffer)
+    more = jax.random.normal(key_noise, (2, *batch.actions.shape))
+    state, learnt = learn(state, mixed, more, config, fitted.box)
+    return state, metrics | learnt
+
+
+def mix(batch: Batch, imagined: Batch, real: int) -> Batch:
+    """The first logged transitions, then the model's."""
+    logged = batch._replace(next_actions=None)
+    return jax.tree.map(
+        lambda one, other: jnp.concatenate([one[:real], other]), logged, imagined
+    )
+
+
+def learn(
+    state: State,
+    batch: Batch,
+    noise: Float[Array, "2 batch action"],
+    config: Options,
+    box: Box,
+) -> tuple[State, Metrics]:
+    """SAC, with its random numbers given: for s' and for s."""
+    actor, critic = state.actor.tree(), state.critic.tree()
+    y = critic_target(actor, state.target.tree(), batch, noise[0], config, box)
+    by_critic, metrics = jax.grad(critic_loss, has_aux=True)(critic, batch, y)
+    by_actor, more = jax.grad(actor_loss, has_aux=True)(
+        actor, critic, batch.observations, noise[1], config, box
+    )
+    new_actor, actor_adam = adam.step(
+        state.actor, by_actor, state.actor_adam, config.policy_rate
+    )
+    new_critic, critic_adam = adam.step(
+        state.critic, by_critic, state.critic_adam, config.critic_rate
+    )
+    state = state._replace(
+        actor=new_actor,
+        actor_adam=actor_adam,
+        critic=new_critic,
+        critic_adam=critic_adam,
+        target=adam.polyak(state.target, new_critic, config.target_rate),
+    )
+    return state, metrics | more
+
+
+# Acting
+
+
+def model(state: State, fitted: Any) -> MLP:
+    del fitted
+    return state.actor.tree().net
+
+
+def act(
+    net: MLP, box: Box, observations: Float[Array, "row state"], keys: Keys
+) -> Float[Array, "row action"]:
+    del keys
+    return distribution(net, observations, box).mode()
+
+
+def skeleton(options: Any) -> MLP:
+    del options
+    return MLP.init(jax.random.key(0), [1] * (LAYERS + 2))
+
+
+MOPO = Algorithm(
+    PRESETS,
+    start,
+    update,
+    fitted,
+    model,
+    act,
+    skeleton,
+    settle=settle,
+    before=before,
+)

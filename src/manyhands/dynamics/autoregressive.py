@@ -1,0 +1,240 @@
+"""MOPP's autoregressive models: one variable after the other, in several orders.
+
+Zhan, Zhu and Xu, "Model-Based Offline Planning with Trajectory Pruning" (2021). A trunk
+makes a latent vector of the input. Head i reads it and what was predicted for the
+variables before i in its order (their means, not samples, nor what was logged), and
+says mean and deviation of variable i. A member of an ensemble is one order. Used twice:
+
+    actions    p(a|s), tanh-Gaussians; earlier variables enter as their modes
+    dynamics   p(r, s'|s, a), Gaussians; the reward comes last in every order
+
+Both minimise sum_members -mean log p + 1e-5 sum |W|^2.
+"""
+
+import math
+from collections.abc import Callable
+from itertools import permutations
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from manyhands.dynamics.prediction import Prediction, targets_of
+from manyhands.dynamics.settings import Inputs, Settings
+from manyhands.nn import adam
+from manyhands.nn.bundle import Bundle
+from manyhands.nn.distributions import TanhNormal, inside
+from manyhands.nn.networks import Dense
+from manyhands.types import Batch, Box, Key, Metrics
+
+LOWEST_LOG_STD = -5.0  # and the highest is 0
+DECAY = 1e-5
+
+
+class Chain(eqx.Module):
+    """A trunk, and a head of three layers for every variable in turn."""
+
+    first: Dense
+    latent: Dense
+    heads: tuple[Dense, ...]  # with a leading axis of variables
+
+    @staticmethod
+    def init(
+        key: Key, inputs: int, variables: int, latent: int, width: int, head: int
+    ) -> "Chain":
+        key_first, key_latent, key_heads = jax.random.split(key, 3)
+
+        def one(key: Key, place: Array) -> tuple[Dense, ...]:
+            sizes = [latent + variables, head, max(1, head // 2), 2]
+            keys = jax.random.split(key, 3)
+            layers = list(map(Dense.init, keys, sizes[:-1], sizes[1:]))
+            # Glorot's bound is by the inputs that there are; the rest stays unread.
+            there = jnp.arange(sizes[0]) < latent + place
+            more = jnp.sqrt((sizes[0] + head) / (latent + place + head))
+            w = jnp.where(there[:, None], layers[0].w * more, 0)
+            return Dense(w, layers[0].b), *layers[1:]
+
+        heads = jax.vmap(one)(
+            jax.random.split(key_heads, variables), jnp.arange(variables)
+        )
+        return Chain(
+            Dense.init(key_first, inputs, width),
+            Dense.init(key_latent, width, latent),
+            heads,
+        )
+
+    def __call__(
+        self, x: Float[Array, "*lead inputs"], link: Callable[[Array], Array]
+    ) -> tuple[Float[Array, "*lead variable"], Float[Array, "*lead variable"]]:
+        """Means and log-deviations by their place in the order.
+
+        Args:
+            link: how later variables see an earlier one's mean.
+        """
+        latent = self.latent(jax.nn.relu(self.first(x)))
+        many = self.heads[-1].b.shape[0]
+
+        def one(earlier: Array, head: tuple[tuple[Dense, ...], Array]):
+            (*hidden, last), place = head
+            h = jnp.concatenate([latent, earlier], axis=-1)
+            for layer in hidden:
+                h = jax.nn.relu(layer(h))
+            mean, raw = jnp.moveaxis(last(h), -1, 0)
+            return earlier + link(mean)[..., None] * place, (mean, raw)
+
+        nothing = jnp.zeros((*latent.shape[:-1], many))
+        _, found = jax.lax.scan(one, nothing, (self.heads, jnp.eye(many)))
+        mean, raw = (jnp.moveaxis(x, 0, -1) for x in found)
+        return mean, LOWEST_LOG_STD * (1 - jnp.tanh(raw)) / 2
+
+
+def orders(variables: int, members: int) -> np.ndarray:
+    """[member, place] the variable at every place.
+
+    Straight on, backwards, then shuffled; none twice as long as there are others.
+    """
+    many = math.factorial(variables)
+    if members >= many:
+        every = np.array(list(permutations(range(variables))))
+        every = np.concatenate([every[[0, -1]], every[1:-1]]) if many > 2 else every
+        return np.resize(every, (members, variables)).astype(np.int32)
+    found = [tuple(range(variables)), tuple(reversed(range(variables)))]
+    random = np.random.default_rng(0)
+    while len(found) < members:
+        new = tuple(random.permutation(variables))
+        found += [new] if new not in found else []
+    return np.array(found[:members], np.int32)
+
+
+def penalty(chain: Chain) -> Float[Array, ""]:
+    """1e-5 sum |W|^2."""
+    kernels = [chain.first.w, chain.latent.w, *(layer.w for layer in chain.heads)]
+    return DECAY * sum((jnp.sum(w**2) for w in kernels), jnp.zeros(()))
+
+
+# Actions
+
+
+class Proposer(eqx.Module):
+    """p(a|s) in one order, or in several with a leading member axis."""
+
+    chain: Chain
+    order: Int[Array, "*member place"]
+
+    def __call__(
+        self, observations: Float[Array, "*lead state"], box: Box
+    ) -> TanhNormal:
+        back = jnp.argsort(self.order)
+        mean, log_std = self.chain(observations, jnp.tanh)
+        return TanhNormal(mean[..., back], log_std[..., back], box.center, box.scale)
+
+
+def start_actions(
+    key: Key, observations: int, actions: int, members: int, width: int, head: int
+) -> Chain:
+    """With a leading member axis."""
+
+    def one(key: Key) -> Chain:
+        return Chain.init(key, observations, actions, 2 * actions, width, head)
+
+    return jax.vmap(one)(jax.random.split(key, members))
+
+
+def actions_loss(
+    chains: Chain, order: Int[Array, "member place"], batch: Batch, box: Box
+) -> tuple[Float[Array, ""], Metrics]:
+    def one(chain: Chain, order: Array) -> Float[Array, ""]:
+        b = Proposer(chain, order)(batch.observations, box)
+        return b.log_prob(inside(batch.actions, box)).mean()
+
+    log_prob = jax.vmap(one)(chains, order)
+    loss = penalty(chains) - log_prob.sum()
+    return loss, {"behavior/log_prob": log_prob.mean()}
+
+
+# Dynamics
+
+
+class Member(eqx.Module):
+    """p(r, s'|s, a) in one order."""
+
+    chain: Chain
+    order: Int[Array, "*member place"]
+    changes: bool = eqx.field(static=True)
+
+    def __call__(
+        self,
+        observations: Float[Array, "*lead state"],
+        actions: Float[Array, "*lead action"],
+    ) -> Prediction:
+        inputs = jnp.concatenate([observations, actions], axis=-1)
+        back = jnp.argsort(self.order)
+        found = self.chain(inputs, lambda mean: mean)
+        mean, log_std = (x[..., back] for x in found)
+        if not self.changes:
+            mean = mean.at[..., 1:].add(-observations)
+        return Prediction(mean, log_std)
+
+
+class State(NamedTuple):
+    chains: Bundle  # of a Chain with a leading member axis
+    adam: adam.Adam
+
+
+def dynamics_orders(observations: int, members: int) -> Int[Array, "member place"]:
+    """Of [reward, observation], the reward last."""
+    states = orders(observations, members) + 1
+    return jnp.asarray(np.pad(states, [(0, 0), (0, 1)]), jnp.int32)
+
+
+def start(key: Key, observations: int, actions: int, settings: Settings) -> State:
+    def one(key: Key) -> Chain:
+        sizes = observations + actions, observations + 1, observations
+        return Chain.init(key, *sizes, settings.width, settings.head_width)
+
+    chains = Bundle.of(jax.vmap(one)(jax.random.split(key, settings.members)))
+    return State(chains, adam.init(chains))
+
+
+def members(state: State, inputs: Inputs, settings: Settings) -> Member:
+    """With a leading member axis."""
+    del inputs
+    chains = state.chains.tree()
+    variables = chains.heads[-1].b.shape[1]
+    order = dynamics_orders(variables - 1, settings.members)
+    return Member(chains, order, settings.changes)
+
+
+def loss(
+    chains: Chain, order: Int[Array, "member place"], batch: Batch, changes: bool
+) -> tuple[Float[Array, ""], Metrics]:
+    """The batch leads with a member axis."""
+
+    def one(chain: Chain, order: Array, batch: Batch):
+        said = Member(chain, order, changes)(batch.observations, batch.actions)
+        targets = targets_of(batch)
+        return said.log_prob(targets).mean(), jnp.mean((said.mean - targets) ** 2)
+
+    log_prob, square = jax.vmap(one)(chains, order, batch)
+    metrics = {
+        "dynamics/loss": -log_prob.mean(),
+        "dynamics/squared_error": square.mean(),
+    }
+    return penalty(chains) - log_prob.sum(), metrics
+
+
+def update(
+    state: State, batch: Batch, key: Key, config: Settings, inputs: Any
+) -> tuple[State, Metrics]:
+    del key, inputs
+    shared = jax.tree.map(
+        lambda leaf: leaf.reshape(config.members, -1, *leaf.shape[1:]), batch
+    )
+    order = dynamics_orders(batch.observations.shape[-1], config.members)
+    gradient, metrics = jax.grad(loss, has_aux=True)(
+        state.chains.tree(), order, shared, config.changes
+    )
+    return State(*adam.step(state.chains, gradient, state.adam, config.rate)), metrics

@@ -1,0 +1,180 @@
+"""Planning by trajectories that a behavior proposes: MOPP's planner.
+
+Many trajectories start from one observation. At every step each draws some actions from
+the behavior, widened where it is narrow, and takes the one of the highest value. The
+trajectories on which the models disagree are pruned. Of those that are left, the first
+actions are averaged with weights exp(kappa R), R the rewards and the value at the end.
+
+The planner knows behavior, dynamics and values by what they answer (`Guides`), so a
+problem with a known best plan can be put in their place. It plans for one observation;
+the caller vmaps.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from manyhands.dynamics.prediction import disagreement
+from manyhands.nn.distributions import TanhNormal
+from manyhands.types import Box, Key, Pytree
+
+LEAST_SURVIVORS = 0.2  # of the trajectories; where fewer survive, as many are kept
+NO_WEIGHT = 1e-10  # what the sum of all weights is at least
+
+
+class PlanSettings(eqx.Module):
+    trajectories: int = eqx.field(static=True)
+    horizon: int = eqx.field(static=True)
+    proposals: int = eqx.field(static=True)  # actions to choose from, per step
+    kappa: float | Float[Array, "*replica"]
+    spread: float | Float[Array, "*replica"]  # deviation of the widest action variable
+    threshold: float | Float[Array, "*replica"]  # of the disagreement
+
+
+class Guides(NamedTuple):
+    """What a planner asks; n trajectories at a time."""
+
+    # key -> who acts, the same for a whole trajectory (anything that `propose` takes)
+    begin: Callable[[Key], Pytree]
+    # who, key, observations [n, S] -> a distribution over actions
+    propose: Callable[[Any, Key, Array], TanhNormal]
+    # observations, actions -> means of [reward, change], [member, n, 1 + S]
+    predict: Callable[[Array, Array], Array]
+    # observations, actions -> values [critic, n]
+    value: Callable[[Array, Array], Array]
+    ended: Callable[[Array], Array]  # observations -> bool [n]
+
+
+class Imagined(NamedTuple):
+    """Trajectories: n of them, one step after the other."""
+
+    actions: Float[Array, "time n action"]
+    rewards: Float[Array, "time n"]  # 0 after an end
+    apart: Float[Array, "time n"]  # how far the models disagree; 0 after an end
+    returns: Float[Array, " n"]  # rewards and the value at the end
+
+
+class Plan(NamedTuple):
+    action: Float[Array, " action"]
+    survivors: Float[Array, ""]  # share of trajectories within the threshold
+    value: Float[Array, ""]  # mean return, weighted as the actions are
+
+
+def plan(
+    observation: Float[Array, " state"],
+    key: Key,
+    guides: Guides,
+    settings: PlanSettings,
+    box: Box,
+) -> Plan:
+    imagined = imagine(observation, key, guides, settings, box)
+    fine, keep = prune(imagined.apart, settings.threshold)
+    weights = weigh(imagined.returns, keep, settings.kappa)
+    first = jnp.clip(imagined.actions[0], box.low, box.high)
+    return Plan(
+        jnp.clip(weights @ first, box.low, box.high),
+        fine.mean(dtype=jnp.float32),
+        weights @ imagined.returns,
+    )
+
+
+def imagine(
+    observation: Float[Array, " state"],
+    key: Key,
+    guides: Guides,
+    settings: PlanSettings,
+    box: Box,
+) -> Imagined:
+    key_who, key_steps, key_end = jax.random.split(key, 3)
+    many, who = settings.trajectories, guides.begin(key_who)
+
+    def one(carry: tuple[Array, Array], key: Key):
+        s, alive = carry
+        key_propose, key_draw, key_member = jax.random.split(key, 3)
+        b = widened(guides.propose(who, key_propose, s), settings.spread)
+        action = best_of(b, key_draw, settings.proposals, s, guides.value)
+        means = guides.predict(s, action)
+        member = jax.random.randint(key_member, (), 0, len(means))
+        following = s + means[member, :, 1:]
+        rewards, apart = means[..., 0].mean(axis=0), disagreement(means)
+        row = action, jnp.where(alive, rewards, 0), jnp.where(alive, apart, 0)
+        return (following, alive & ~guides.ended(following)), row
+
+    start = jnp.broadcast_to(observation, (many, len(observation)))
+    keys = jax.random.split(key_steps, settings.horizon)
+    (s, alive), rows = jax.lax.scan(one, (start, jnp.ones(many, bool)), keys)
+    actions, rewards, apart = rows
+    key_propose, key_draw = jax.random.split(key_end)
+    b = guides.propose(who, key_propose, s)
+    value = mean_value(b, key_draw, settings.proposals, s, guides.value)
+    returns = rewards.sum(axis=0) + jnp.where(alive, value, 0)
+    return Imagined(actions, rewards, apart, returns)
+
+
+def widened(b: TanhNormal, spread: Array | float) -> TanhNormal:
+    """sigma' = spread sigma / max sigma: the relations between variables stay."""
+    widest = b.log_std.max(axis=-1, keepdims=True)
+    log_std = b.log_std - widest + jnp.log(spread)
+    return TanhNormal(b.mean, log_std, b.center, b.scale)
+
+
+def _draw(
+    b: TanhNormal, key: Key, many: int, s: Float[Array, "n state"]
+) -> tuple[Float[Array, "draws n action"], Float[Array, "draws*n state"]]:
+    noise = jax.random.normal(key, (many, *b.mean.shape))
+    actions, _ = b.sample_with(noise)
+    states = jnp.broadcast_to(s, (many, *s.shape)).reshape(-1, s.shape[-1])
+    return actions, states
+
+
+def best_of(
+    b: TanhNormal,
+    key: Key,
+    many: int,
+    s: Float[Array, "n state"],
+    value: Callable[[Array, Array], Array],
+) -> Float[Array, "n action"]:
+    """Of several actions the one that the first critic likes best."""
+    actions, states = _draw(b, key, many, s)
+    q = value(states, actions.reshape(-1, actions.shape[-1]))[0].reshape(many, -1)
+    best = jnp.argmax(q, axis=0)
+    return jnp.take_along_axis(actions, best[None, :, None], axis=0)[0]
+
+
+def mean_value(
+    b: TanhNormal,
+    key: Key,
+    many: int,
+    s: Float[Array, "n state"],
+    value: Callable[[Array, Array], Array],
+) -> Float[Array, " n"]:
+    """V(s): over several actions and all critics."""
+    actions, states = _draw(b, key, many, s)
+    q = value(states, actions.reshape(-1, actions.shape[-1]))
+    return q.reshape(-1, many, len(s)).mean(axis=(0, 1))
+
+
+def prune(
+    apart: Float[Array, "time n"], threshold: Array | float
+) -> tuple[Bool[Array, " n"], Bool[Array, " n"]]:
+    """Which trajectories are within the threshold all along, and which to keep.
+
+    These are the same unless too few are: then those that disagree least in all.
+    """
+    fine = (apart <= threshold).all(axis=0)
+    total = apart.sum(axis=0)
+    least = total <= jnp.percentile(total, 100 * LEAST_SURVIVORS)
+    return fine, jnp.where(fine.mean() < LEAST_SURVIVORS, least, fine)
+
+
+def weigh(
+    returns: Float[Array, " n"], keep: Bool[Array, " n"], kappa: Array | float
+) -> Float[Array, " n"]:
+    """exp(kappa R) over its sum, of those kept; 0 for the others."""
+    best = jnp.max(returns, where=keep, initial=-jnp.inf)
+    weights = jnp.where(keep, jnp.exp(kappa * (returns - best)), 0)
+    return weights / (weights.sum() + NO_WEIGHT)
