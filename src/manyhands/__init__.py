@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from manyhands.data.trajectories import Trajectories
     from manyhands.datasets import load, make, save
     from manyhands.errors import UserError
+    from manyhands.report.html_page import write_report
 
 # Imported when first asked for: `manyhands --help` should not wait for JAX.
 _HOME = {
@@ -31,6 +32,7 @@ _HOME = {
     "load": "manyhands.datasets",
     "make": "manyhands.datasets",
     "save": "manyhands.datasets",
+    "write_report": "manyhands.report.html_page",
 }
 __all__ = [
     "Behavior",
@@ -46,6 +48,7 @@ __all__ = [
     "make",
     "save",
     "train",
+    "write_report",
 ]
 
 register()

@@ -86,6 +86,10 @@ class Run:
         self._sweep()
         self.write_json("config.json", config)
 
+    def note(self, **entries: Any) -> None:
+        """Add to config.json what decides nothing, but helps to find things again."""
+        self.write_json("config.json", self.read_json("config.json") | entries)
+
     def _sweep(self) -> None:
         """Remove what a writer that was killed left half-written."""
         for folder in [self.path, *(p for p in self.path.rglob("*") if p.is_dir())]:

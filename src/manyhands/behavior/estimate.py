@@ -80,13 +80,20 @@ class Behavior:
         """[M', K] how probably each behavior made each trajectory, seen or unseen."""
         return self._responsibilities(data, self.code_log_probs(data), prior)
 
-    def unexplained(self, data: Trajectories) -> np.ndarray:
+    def unexplained(
+        self, data: Trajectories, by_code: np.ndarray | None = None
+    ) -> np.ndarray:
         """[M'] true where no behavior explains a trajectory.
 
         That is: under its best code it is far less probable, per step, than that code's
         own training trajectories are; shorter ones are allowed to scatter more.
+
+        Args:
+            by_code: what `code_log_probs` gave for this data, if that is known.
         """
-        sums = _by_trajectory(data, self.code_log_probs(data))
+        if by_code is None:
+            by_code = self.code_log_probs(data)
+        sums = _by_trajectory(data, by_code)
         mean = sums / data.lengths[:, None]
         best = np.where(self.prior > 0, sums, -np.inf).argmax(axis=1)
         usual, deviation = self.usual[best].T

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
@@ -175,8 +176,25 @@ def _source_table(result: dict[str, Any]) -> Table:
 
 
 def load(data: str, reading: ReadOptions) -> Trajectories:
-    given = {k: v for k, v in vars(reading).items() if v != getattr(ReadOptions, k)}
-    return datasets.load(data, **given)
+    return datasets.load(data, **_given(reading))
+
+
+def _given(reading: ReadOptions) -> dict[str, Any]:
+    return {k: v for k, v in vars(reading).items() if v != getattr(ReadOptions, k)}
+
+
+def origin(data: str, reading: ReadOptions) -> dict[str, Any]:
+    """Where a data set came from, so that it can be found from another directory."""
+    prefix, where = "", data
+    if not Path(data).exists() and ":" in data:
+        prefix, _, where = data.partition(":")
+    if Path(where).exists():
+        data = (
+            f"{prefix}:{Path(where).resolve()}"
+            if prefix
+            else str(Path(where).resolve())
+        )
+    return {"data": data, "options": _given(reading)}
 
 
 def _load_to_look_at(data: str, reading: ReadOptions) -> Trajectories:

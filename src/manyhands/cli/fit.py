@@ -9,7 +9,7 @@ from rich.table import Table
 
 from manyhands.behavior.options import Overrides, resolve
 from manyhands.cli.console import out, training_progress
-from manyhands.cli.data import Reading, load
+from manyhands.cli.data import Reading, load, origin
 from manyhands.data.formats import ReadOptions
 from manyhands.errors import UserError
 from manyhands.runs import Run
@@ -68,6 +68,7 @@ class Fit:
                 **changes,
             )
         assert isinstance(fitted, list)
+        Run(self.out).note(loaded_from=origin(self.data, self.reading))
         if self.figures:
             from manyhands.report import behavior_figures
 

@@ -12,6 +12,7 @@ from manyhands.cli import data, zoo
 from manyhands.cli.console import err
 from manyhands.cli.demo import Demo
 from manyhands.cli.fit import Fit
+from manyhands.cli.report import Report
 from manyhands.cli.train import Evaluate, Train, train_command
 from manyhands.errors import UserError
 
@@ -57,6 +58,7 @@ def commands(arguments: list[str]) -> Any:
         "fit": Fit,
         "train": training,
         "evaluate": Evaluate,
+        "report": Report,
         "zoo": Zoo,
     }
     return Union[  # noqa: UP007, of what is known only now

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from manyhands import hyper
 from manyhands.cli.console import out, training_progress
-from manyhands.cli.data import Reading, load
+from manyhands.cli.data import Reading, load, origin
 from manyhands.cli.fit import number_or_auto
 from manyhands.data.formats import ReadOptions
 from manyhands.errors import UserError
@@ -76,6 +76,10 @@ class Train:
                 progress=show,
                 **changes,
             )
+        began = None if self.behavior is None else str(self.behavior.resolve())
+        Run(self.out).note(
+            loaded_from=origin(self.data, self.reading), behavior_run=began
+        )
         print_summary(Run(self.out).read_json("summary.json"))
         out.print(f"wrote {self.out}")
 

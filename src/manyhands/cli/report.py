@@ -1,0 +1,31 @@
+"""manyhands report"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import tyro
+
+from manyhands.cli.console import out
+from manyhands.cli.data import Reading, load
+from manyhands.data.formats import ReadOptions
+
+
+@dataclass(frozen=True)
+class Report:
+    """Write one HTML page about a run, or comparing several, which opens from disk."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """What `manyhands fit` or `manyhands train` has written."""
+    out: Path | None = None
+    """The file; by default report.html in the run, if there is one run."""
+    data: str | None = None
+    """What the runs were made from, where they do not find it themselves."""
+    reading: Reading = field(default_factory=ReadOptions)
+
+    def run(self) -> None:
+        from manyhands.report.html_page import write_report  # JAX: when needed
+
+        data = None if self.data is None else load(self.data, self.reading)
+        page = write_report(self.runs, self.out, data)
+        size = page.stat().st_size / 1e6
+        out.print(f"wrote {page} ({size:.1f} MB): open it in a browser")

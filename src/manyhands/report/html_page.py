@@ -1,0 +1,94 @@
+"""`write_report`: one or several runs as one HTML page that needs nothing else."""
+
+import json
+import re
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from manyhands.data.trajectories import Trajectories
+from manyhands.errors import UserError
+from manyhands.files import atomic_file
+from manyhands.report.comparison import comparison, names
+from manyhands.report.packing import strict
+from manyhands.report.payload import payload
+from manyhands.report.saved_run import open_run, same_data
+from manyhands.report.trajectory_map import SHOWN
+from manyhands.version import __version__
+
+SCRIPTS = ("draw.js", "charts.js", "map.js", "sections.js", "report.js")
+
+
+def write_report(
+    runs: str | Path | Sequence[str | Path],
+    out: str | Path | None = None,
+    data: Trajectories | None = None,
+) -> Path:
+    """Write one self-contained page about one run, or comparing several.
+
+    Args:
+        runs: directories that `fit` or `train` wrote.
+        out: the file; report.html in the run's directory if None and there is one run.
+        data: what the runs were made from: adds the data card, actions, and what the
+            behaviors say of single trajectories. Runs of the command line know where
+            their data is.
+
+    Returns:
+        Where the page is.
+    """
+    paths = [Path(runs)] if isinstance(runs, str | Path) else [Path(r) for r in runs]
+    if not paths:
+        raise UserError("runs: expected at least one run directory, got none")
+    if out is None:
+        if len(paths) > 1:
+            raise UserError("out: expected a file for the page of several runs")
+        out = paths[0] / "report.html"
+    if Path(out).is_dir():
+        raise UserError(f"{out}: expected a file to write to, got a directory")
+    if data is not None and not any(same_data(path, data) for path in paths):
+        raise UserError(
+            f"{data.name}: expected the data set that the runs were made from, got "
+            "another one (its fingerprint differs)"
+        )
+    page = html(paths, data)
+    with atomic_file(Path(out)) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    return Path(out)
+
+
+def html(paths: list[Path], data: Trajectories | None) -> str:
+    saved = [open_run(path, _for(path, data)) for path in paths]
+    # All runs together may take as much room as one.
+    contents = [payload(one, SHOWN // len(saved)) for one in saved]
+    for content, name in zip(contents, names(saved)):
+        content["name"] = name
+    whole: dict[str, Any] = {"version": __version__, "runs": contents}
+    if len(saved) > 1:
+        whole["comparison"] = strict(comparison(saved))
+    title = ", ".join(dict.fromkeys(one.config["data"]["name"] for one in saved))
+    return _fill(title, whole)
+
+
+def _for(path: Path, data: Trajectories | None) -> Trajectories | None:
+    return data if data is not None and same_data(path, data) else None
+
+
+def _fill(title: str, content: dict[str, Any]) -> str:
+    folder = resources.files("manyhands.report") / "page"
+
+    def text(name: str) -> str:
+        return (folder / name).read_text(encoding="utf-8")
+
+    # Nothing in the data can end the element that holds it.
+    data = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    data = data.replace("<", "\\u003c").replace("\u2028", "\\u2028")
+    escaped = title.replace("&", "&amp;").replace("<", "&lt;")
+    values = {
+        "title": escaped,
+        "style": text("report.css"),
+        "script": "\n".join(text(name) for name in SCRIPTS),
+        "data": data,
+    }
+    # In one pass: what is filled in may hold any text.
+    return re.sub(r"{{(\w+)}}", lambda found: values[found[1]], text("report.html"))

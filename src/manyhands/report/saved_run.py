@@ -1,0 +1,91 @@
+"""What a finished run left behind, and the data set it was made from."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from manyhands.data.trajectories import Trajectories
+from manyhands.datasets import load
+from manyhands.errors import UserError
+from manyhands.runs import Run
+
+SLOW = ("zoo:", "minari:")  # made or fetched: only when the user asks for it
+
+
+class SavedRun(NamedTuple):
+    """One run of `manyhands fit` or `manyhands train`, ready to be looked at."""
+
+    run: Run
+    config: dict[str, Any]
+    summary: dict[str, Any]
+    fit: Run | None  # where the behaviors are: the run itself, or what it began from
+    fit_top: Run | None  # the whole fit, of which `fit` may be one replica
+    data: Trajectories | None
+    no_data: str  # a sentence where there is no data, else empty
+
+    @property
+    def name(self) -> str:
+        return self.run.path.resolve().name
+
+    @property
+    def trained(self) -> bool:
+        return "policy" in self.summary
+
+
+def open_run(path: str | Path, data: Trajectories | None = None) -> SavedRun:
+    """Read what is there.
+
+    Args:
+        data: what the run was made from; looked for where the run says, if None.
+    """
+    run = Run(path)
+    config = run.read_json("config.json")
+    if not (run.path / "summary.json").exists():
+        raise UserError(
+            f"{run.path}: this run is not finished; repeat its command to go on with it"
+        )
+    summary = run.read_json("summary.json")
+    fit, top = _behaviors(run, config, summary)
+    data, no_data = _data(run, config, data)
+    return SavedRun(run, config, summary, fit, top, data, no_data)
+
+
+def same_data(run: str | Path, data: Trajectories) -> bool:
+    """Was the run made from this data set?"""
+    return Run(run).read_json("config.json")["data"]["fingerprint"] == data.fingerprint
+
+
+def _behaviors(
+    run: Run, config: dict[str, Any], summary: dict[str, Any]
+) -> tuple[Run | None, Run | None]:
+    if "policy" not in summary:
+        return run, run
+    places = [run.path / "behavior"]
+    if config.get("behavior_run"):
+        places.append(Path(config["behavior_run"]))
+    for place in places:
+        if (place / "behavior.json").exists():
+            # The policy at the top is the first replica's, and so must be this.
+            first = place / "replica-0"
+            own = place == places[0] and (first / "behavior.json").exists()
+            return Run(first if own else place), Run(place)
+    return None, None
+
+
+def _data(
+    run: Run, config: dict[str, Any], given: Trajectories | None
+) -> tuple[Trajectories | None, str]:
+    expected = config["data"]["fingerprint"]
+    if given is not None:
+        return (given, "") if given.fingerprint == expected else (None, OTHER_DATA)
+    origin = config.get("loaded_from")
+    if origin is None or origin["data"].startswith(SLOW):
+        return None, "The data set was not given."
+    try:
+        found = load(origin["data"], **origin["options"])
+    except (UserError, OSError):
+        return None, "The data set is no longer where this run read it."
+    return (found, "") if found.fingerprint == expected else (None, CHANGED)
+
+
+OTHER_DATA = "The data set that was given is not the one this run was made from."
+CHANGED = "The data set has changed since this run read it."

@@ -1,0 +1,77 @@
+"""Tiny runs to report on, and a browser to look at their pages with."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manyhands import make, save
+from manyhands.cli import main
+
+# Not merged, so that such a short fit finds several behaviors.
+FIT = "--k 3 --steps 100 --policy-width 32 --policy-rate 3e-3 --merge False".split()
+TRAIN = "--steps 20 --warm-up 5 --critic-width 16 --episodes 2 --evaluations 2".split()
+NAMES = ("left & <b>fast</b>", "</script><script>throw Error('escaped')</script>")
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory) -> Path:
+    """data.npz; `fit`, one replica; `train`, two seeds, begun from it."""
+    here = tmp_path_factory.mktemp("report")
+    # Names as bad as they may come: the page must show them, and no more.
+    save(replace(make("fork-2", 800), source_names=NAMES), here / "data.npz")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        for words in (
+            ["fit", "data.npz", "--out", "fit", "--no-figures", *FIT],
+            "train data.npz --out train --behavior fit --seeds 0 1".split() + TRAIN,
+        ):
+            assert main.run(words) == 0, words
+    return here
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A real one, without a window; tests skip where it is not installed."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    driver = shutil.which("chromedriver")
+    if program is None or driver is None:
+        pytest.skip("no chromium and chromedriver: apt-get install chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for word in (
+        "headless=new",
+        "no-sandbox",
+        "disable-gpu",
+        "disable-dev-shm-usage",
+        "disable-background-networking",
+        "disable-component-update",
+        "disable-sync",
+        "no-first-run",
+    ):
+        options.add_argument(f"--{word}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = webdriver.ChromeService(driver)
+    chrome = webdriver.Chrome(options=options, service=service)
+    yield chrome
+    chrome.quit()
+
+
+@pytest.fixture
+def open_page(browser) -> Iterator[Callable[..., Any]]:
+    """`open_page(path, width)` shows a page from disk; no console message is borne."""
+
+    def show(path: Path, width: int = 1280, scheme: str = "light") -> Any:
+        size = dict(width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        wish = {"name": "prefers-color-scheme", "value": scheme}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [wish]})
+        browser.get(path.resolve().as_uri())
+        return browser
+
+    yield show
+    assert browser.get_log("browser") == []
