@@ -20,6 +20,7 @@ same parameters, then everything steps, then the targets follow. At test time: t
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -41,6 +42,7 @@ from manyhands.nn import adam, critics
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import squared_error, values_of
 from manyhands.nn.distributions import TanhNormal
+from manyhands.nn.draws import glorot_mlp
 from manyhands.nn.networks import MLP
 from manyhands.types import Batch, Box, Key, Keys, Metrics
 
@@ -189,13 +191,17 @@ def before(stage: Stage) -> list[Dynamics]:
 
 
 def start(key: Key, given: Given, options: Options) -> State:
+    return _start(key, (given.observations, given.actions), options)
+
+
+@partial(jax.jit, static_argnames="sizes")
+def _start(key: Key, sizes: tuple[int, int], options: Options) -> State:
     key_actor, key_critic = jax.random.split(key)
-    sizes = given.observations, given.actions
     hidden = [options.width] * LAYERS
-    net = MLP.init(key_actor, [sizes[0], *hidden, 2 * sizes[1]])
+    net = glorot_mlp(key_actor, [sizes[0], *hidden, 2 * sizes[1]])
     actor = Bundle.of(Actor(net, jnp.zeros(())))
     critic = Bundle.of(
-        critics.init(key_critic, sum(sizes), options.critic_width, LAYERS)
+        critics.init(key_critic, sum(sizes), options.critic_width, LAYERS, glorot_mlp)
     )
     rows = options.rollouts * options.horizon
     return State(
@@ -238,13 +244,12 @@ class Noise(NamedTuple):
 
     @staticmethod
     def draw(key: Key, many: int, states: int, actions: int, elites: int) -> "Noise":
-        key_action, key_target, key_elite, key_ending = jax.random.split(key, 4)
-        return Noise(
-            jax.random.normal(key_action, (many, actions)),
-            jax.random.normal(key_target, (many, states + 1)),
-            jax.random.randint(key_elite, (many,), 0, elites),
-            jax.random.uniform(key_ending, (many,)),
-        )
+        # At once, which is quick to compile.
+        key_normal, key_uniform = jax.random.split(key)
+        normal = jax.random.normal(key_normal, (many, actions + states + 1))
+        uniform = jax.random.uniform(key_uniform, (2, many))
+        elite = jnp.minimum(jnp.int32(uniform[0] * elites), elites - 1)
+        return Noise(normal[:, :actions], normal[:, actions:], elite, uniform[1])
 
 
 class Imagined(NamedTuple):

@@ -16,6 +16,7 @@ not needed.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Literal, NamedTuple
 
 import equinox as eqx
@@ -42,6 +43,7 @@ from manyhands.nn import adam, critics
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import values_of
 from manyhands.nn.distributions import TanhNormal
+from manyhands.nn.draws import glorot_mlp
 from manyhands.nn.networks import MLP, Dense, Head, Trunk, normalize
 from manyhands.types import Batch, Box, Key, Keys, Metrics
 
@@ -216,8 +218,12 @@ def before(stage: Stage) -> list[Dynamics]:
 
 
 def start(key: Key, given: Given, options: Options) -> State:
+    return _start(key, (given.observations, given.actions), options)
+
+
+@partial(jax.jit, static_argnames="sizes")
+def _start(key: Key, sizes: tuple[int, int], options: Options) -> State:
     key_behavior, key_critic, key_target = jax.random.split(key, 3)
-    sizes = given.observations, given.actions
     behavior = None
     if options.proposer == "own":
         widths = options.behavior_width, options.head_width
@@ -228,7 +234,9 @@ def start(key: Key, given: Given, options: Options) -> State:
         )
     # Targets do not start as copies in the released code.
     critic, target = (
-        Bundle.of(critics.init(key, sum(sizes), options.critic_width, LAYERS))
+        Bundle.of(
+            critics.init(key, sum(sizes), options.critic_width, LAYERS, glorot_mlp)
+        )
         for key in (key_critic, key_target)
     )
     return State(
@@ -242,7 +250,7 @@ def start(key: Key, given: Given, options: Options) -> State:
 
 def fitted(given: Given, options: Options) -> Fitted:
     found: Dynamics = given.dynamics
-    lowest, highest = np.asarray(found.rewards)
+    lowest, highest = map(float, found.rewards)
     threshold = options.threshold or float(
         np.interp(options.percentile, np.arange(101), np.asarray(found.quantiles))
     )
@@ -356,11 +364,10 @@ def model(state: State, fitted: Fitted) -> Model:
 
 def guides(model: Model, box: Box) -> Guides:
     """What the planner asks of what was learnt."""
-    many, behavior = model.plan.trajectories, model.behavior
-    if isinstance(behavior, Proposer):
-        begin, propose = _by_member(behavior, box)
+    if isinstance(model.behavior, Proposer):
+        begin, propose = _by_member(model.behavior, box)
     else:
-        begin, propose = _by_code(behavior, many, box)
+        begin, propose = _by_code(model.behavior, box)
     return Guides(
         begin,
         propose,
@@ -373,27 +380,30 @@ def guides(model: Model, box: Box) -> Guides:
 def _by_member(proposers: Proposer, box: Box):
     """At every step one of the models, for all trajectories."""
 
-    def propose(who: None, key: Key, s: Array) -> TanhNormal:
+    def propose(who: None, uniform: Array, s: Array) -> TanhNormal:
         del who
         every = jax.vmap(lambda b: b(s, box))(proposers)
-        member = jax.random.randint(key, (), 0, len(every.mean))
+        member = planner.chosen(uniform, len(every.mean))
         return TanhNormal(
             every.mean[member], every.log_std[member], box.center, box.scale
         )
 
-    return (lambda key: None), propose
+    return (lambda uniform: None), propose
 
 
-def _by_code(behaviors: BehaviorSet, many: int, box: Box):
+def _by_code(behaviors: BehaviorSet, box: Box):
     """Every trajectory by one behavior, from its start to its end."""
     E = normalize(behaviors.E)
 
-    def begin(key: Key) -> Array:
-        logits = jnp.where(behaviors.codes, 0.0, -jnp.inf)
-        return E[jax.random.categorical(key, logits, shape=(many,))]
+    def begin(uniform: Array) -> Array:
+        """All behaviors that there are equally often; padding never."""
+        place = jnp.floor(uniform * behaviors.codes.sum())
+        place = jnp.minimum(place, behaviors.codes.sum() - 1)
+        before = jnp.cumsum(behaviors.codes)
+        return E[jnp.searchsorted(before, place, side="right")]
 
-    def propose(embeddings: Array, key: Key, s: Array) -> TanhNormal:
-        del key
+    def propose(embeddings: Array, uniform: Array, s: Array) -> TanhNormal:
+        del uniform
         outputs = behaviors.head(behaviors.trunk(s), embeddings)
         return vq.distribution(outputs, box)
 
@@ -407,12 +417,18 @@ def act(
     asked = guides(model, box)
 
     def one(observation: Array, key: Key) -> Array:
-        return planner.plan(observation, key, asked, model.plan, box).action
+        noise = planner.Noise.draw(key, model.plan, len(box.low))
+        return planner.plan(observation, noise, asked, model.plan, box).action
 
     return jax.vmap(one)(observations, keys)
 
 
 def skeleton(options: Options) -> Model:
+    return jax.eval_shape(lambda: _skeleton(options))
+
+
+def _skeleton(options: Options) -> Model:
+    """Leaves of any shape."""
     key, one = jax.random.key(0), jnp.zeros(1)
     chain, dense = Chain.init(key, 1, 1, 1, 1, 1), Dense.init(key, 1, 1)
     order = jnp.zeros(1, jnp.int32)

@@ -232,11 +232,11 @@ def _first(
     **how: Any,
 ) -> list[Any]:
     """Of every replica: a `Behavior`, a `Policy` or None. Once per seed."""
-    if learner.first is None and given is None:
-        return [None] * len(pairs)
     seeds = list(dict.fromkeys(seed for seed, _ in pairs))
     if given is not None:
         found = given
+    elif learner.first is None:
+        return [None] * len(pairs)
     elif run and (run.path / "behavior" / "summary.json").exists():
         found = _fitted_before(run.path / "behavior", learner.first, len(seeds))
     else:

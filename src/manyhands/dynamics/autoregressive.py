@@ -13,7 +13,7 @@ Both minimise sum_members -mean log p + 1e-5 sum |W|^2.
 
 import math
 from collections.abc import Callable
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, Int
 
 from manyhands.dynamics.prediction import Prediction, targets_of
 from manyhands.dynamics.settings import Inputs, Settings
-from manyhands.nn import adam
+from manyhands.nn import adam, draws
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.distributions import TanhNormal, inside
 from manyhands.nn.networks import Dense
@@ -45,26 +45,17 @@ class Chain(eqx.Module):
     def init(
         key: Key, inputs: int, variables: int, latent: int, width: int, head: int
     ) -> "Chain":
-        key_first, key_latent, key_heads = jax.random.split(key, 3)
-
-        def one(key: Key, place: Array) -> tuple[Dense, ...]:
-            sizes = [latent + variables, head, max(1, head // 2), 2]
-            keys = jax.random.split(key, 3)
-            layers = list(map(Dense.init, keys, sizes[:-1], sizes[1:]))
-            # Glorot's bound is by the inputs that there are; the rest stays unread.
-            there = jnp.arange(sizes[0]) < latent + place
-            more = jnp.sqrt((sizes[0] + head) / (latent + place + head))
-            w = jnp.where(there[:, None], layers[0].w * more, 0)
-            return Dense(w, layers[0].b), *layers[1:]
-
-        heads = jax.vmap(one)(
-            jax.random.split(key_heads, variables), jnp.arange(variables)
-        )
-        return Chain(
-            Dense.init(key_first, inputs, width),
-            Dense.init(key_latent, width, latent),
-            heads,
-        )
+        sizes = [latent + variables, head, max(1, head // 2), 2]
+        shapes = [(variables, *shape) for shape in pairwise(sizes)]
+        numbers = draws.uniform(key, [(inputs, width), (width, latent), *shapes])
+        first, second, *heads = numbers
+        joined, *others = map(jax.vmap(draws.glorot), heads)
+        # Glorot's bound is by the inputs that there are; the rest stays unread.
+        place = jnp.arange(variables)[:, None, None]
+        there = jnp.arange(sizes[0])[:, None] < latent + place
+        more = jnp.sqrt((sizes[0] + head) / (latent + place + head))
+        joined = Dense(jnp.where(there, joined.w * more, 0), joined.b)
+        return Chain(draws.glorot(first), draws.glorot(second), (joined, *others))
 
     def __call__(
         self, x: Float[Array, "*lead inputs"], link: Callable[[Array], Array]

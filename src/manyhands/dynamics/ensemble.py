@@ -12,6 +12,7 @@ Every member draws its own batch. Where no rule says when a world ends, every me
 has a second network for that, P(terminal | s'), trained by cross-entropy.
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import equinox as eqx
@@ -21,7 +22,7 @@ from jaxtyping import Array, Float
 
 from manyhands.dynamics.prediction import Prediction, targets_of
 from manyhands.dynamics.settings import Inputs, Settings
-from manyhands.nn import adam
+from manyhands.nn import adam, draws
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.networks import MLP, Dense
 from manyhands.types import Batch, Key, Metrics
@@ -90,17 +91,20 @@ class State(NamedTuple):
 
 
 def start(key: Key, observations: int, actions: int, settings: Settings) -> State:
+    last = settings.width, observations + 1
+    sizes = [observations + actions, *[settings.width] * LAYERS]
+    shapes = [*pairwise(sizes), last, last]
+
     def net(key: Key) -> Net:
-        *keys, key_ending = jax.random.split(key, LAYERS + 3)
-        sizes = [observations + actions, *[settings.width] * LAYERS]
-        hidden = map(_dense, keys, sizes[:-1], sizes[1:])
-        last = settings.width, observations + 1
+        key_dense, key_ending = jax.random.split(key)
+        numbers = draws.truncated_normal(key_dense, shapes)
+        *hidden, mean, log_variance = map(_dense, numbers)
         ending = [observations, settings.width, settings.width, 1]
         return Net(
             tuple(hidden),
-            _dense(keys[-2], *last),
-            _dense(keys[-1], *last),
-            MLP.init(key_ending, ending) if settings.learn_ending else None,
+            mean,
+            log_variance,
+            draws.glorot_mlp(key_ending, ending) if settings.learn_ending else None,
         )
 
     nets = jax.vmap(net)(jax.random.split(key, settings.members))
@@ -109,9 +113,9 @@ def start(key: Key, observations: int, actions: int, settings: Settings) -> Stat
     return State(params, adam.init(params))
 
 
-def _dense(key: Key, inputs: int, outputs: int) -> Dense:
-    w = jax.random.truncated_normal(key, -2, 2, (inputs, outputs))
-    return Dense(w / (2 * inputs**0.5), jnp.zeros(outputs))
+def _dense(numbers: Float[Array, "inputs outputs"]) -> Dense:
+    inputs, outputs = numbers.shape
+    return Dense(numbers / (2 * inputs**0.5), jnp.zeros(outputs))
 
 
 def members(state: State, inputs: Inputs, settings: Settings) -> Member:

@@ -8,13 +8,14 @@ then on is not looked at, so it does not feel how long others take.
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from manyhands import fleet
 from manyhands.data.trajectories import Trajectories
@@ -115,25 +116,23 @@ class Fitting:
 
     def _start(self) -> Snapshot:
         sizes = self.rows.packed.observation_size, self.rows.packed.action_size
-        states = [
+
+        def one(seed: Array, inputs: Inputs) -> tuple[Pytree, Pytree]:
             # Apart from the keys of steps, which count from 0.
-            self.kind.start(
-                jax.random.fold_in(jax.random.key(_seed(seed)), 2**31 - 1),
-                *sizes,
-                settings,
-            )
-            for seed, settings in self.jobs
-        ]
-        state = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
-        best = jax.tree.map(jnp.copy, self._members(state))
+            key = jax.random.fold_in(jax.random.key(seed), 2**31 - 1)
+            state = self.kind.start(key, *sizes, self.settings)
+            return state, self.kind.members(state, inputs, self.settings)
+
+        # Compiled as one: hundreds of small operations take longer on their own.
+        state, members = jax.jit(jax.vmap(one))(self._seeds(), self.inputs)
+        best = jax.tree.map(jnp.copy, members)
         shape = len(self.jobs), self.settings.members
         waited = jnp.zeros(len(self.jobs), jnp.int32)
         return Snapshot(state, best, jnp.full(shape, jnp.inf), waited)
 
-    def _members(self, state: Pytree) -> Pytree:
-        return jax.vmap(lambda s, i: self.kind.members(s, i, self.settings))(
-            state, self.inputs
-        )
+    def _seeds(self) -> Array:
+        """Apart from those of what is learnt later from the same ones, below 2^31."""
+        return jnp.asarray([seed + 2**31 for seed, _ in self.jobs], jnp.uint32)
 
     # The loop
 
@@ -159,7 +158,7 @@ class Fitting:
             self.kind.update,
             self.snapshot.state,
             Replicas(
-                seed=jnp.asarray([_seed(seed) for seed, _ in self.jobs], jnp.uint32),
+                seed=self._seeds(),
                 start=jnp.zeros(many, jnp.int32),
                 size=jnp.full(many, rows, jnp.int32),
                 config=jax.tree.map(lambda *leaves: jnp.stack(leaves), *floats),
@@ -196,26 +195,19 @@ class Fitting:
         return np.asarray(self.snapshot.waited) > self.settings.patience
 
     def _keep_best(self) -> np.ndarray:
-        before, members = self.snapshot, self._members(self.snapshot.state)
-        held = self.rows.held
-        errors = np.stack(
-            [np.asarray(_errors(pick(members, r), held)) for r in range(len(self.jobs))]
+        before = self.snapshot
+        best, error, found = _better(
+            self.kind.members,
+            before.state,
+            self.inputs,
+            self.settings,
+            self.rows.held,
+            (before.best, before.error),
+            jnp.asarray(self._done()),
         )
-        known = np.asarray(before.error)
-        # What is not a number is never better.
-        better = (errors < (1 - BETTER) * known) & ~self._done()[:, None]
-
-        def choose(new: Array, old: Array) -> Array:
-            return jnp.where(
-                better.reshape(*better.shape, *[1] * (new.ndim - 2)), new, old
-            )
-
-        self.snapshot = before._replace(
-            best=jax.tree.map(choose, members, before.best),
-            error=jnp.asarray(np.where(better, errors, known)),
-            waited=jnp.where(better.any(axis=1), 0, before.waited + 1),
-        )
-        return errors
+        waited = jnp.where((error < before.error).any(axis=1), 0, before.waited + 1)
+        self.snapshot = Snapshot(before.state, best, error, waited)
+        return np.asarray(found)
 
     # What came out
 
@@ -276,15 +268,34 @@ class Fitting:
             self.run.write_metrics(self.history)
 
 
-@jax.jit
-def _errors(members: Pytree, held: Batch) -> Float[Array, " member"]:
-    said = predict_all(members, held.observations, held.actions)
-    return jnp.mean((said.mean - targets_of(held)) ** 2, axis=(1, 2))
+@partial(jax.jit, static_argnames="members")
+def _better(
+    members: Callable[[Pytree, Inputs, Settings], Pytree],
+    state: Pytree,
+    inputs: Inputs,
+    settings: Settings,
+    held: Batch,
+    known: tuple[Pytree, Float[Array, "replica member"]],
+    done: Bool[Array, " replica"],
+) -> tuple[Pytree, Float[Array, "replica member"], Float[Array, "replica member"]]:
+    """Members and their errors after a look at the new ones, whose errors come last."""
 
+    def one(state, inputs, old, known, done):
+        new = members(state, inputs, settings)
+        said = predict_all(new, held.observations, held.actions)
+        error = jnp.mean((said.mean - targets_of(held)) ** 2, axis=(1, 2))
+        # What is not a number is never better.
+        better = (error < (1 - BETTER) * known) & ~done
 
-def _seed(seed: int) -> int:
-    """Apart from those of what is learnt later from the same seeds, below 2^31."""
-    return seed + 2**31
+        def choose(new: Array, old: Array) -> Array:
+            return jnp.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+        best = jax.tree.map(choose, new, old)
+        return best, jnp.where(better, error, known), error
+
+    # One replica after the other: the same bits whoever else is there.
+    parts = state, inputs, *known, done
+    return jax.lax.map(lambda part: one(*part), parts)
 
 
 def _repeat(tree: Pytree, many: int) -> Pytree:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from manyhands.dynamics.prediction import disagreement
 from manyhands.nn.distributions import TanhNormal
@@ -38,15 +38,37 @@ class PlanSettings(eqx.Module):
 class Guides(NamedTuple):
     """What a planner asks; n trajectories at a time."""
 
-    # key -> who acts, the same for a whole trajectory (anything that `propose` takes)
-    begin: Callable[[Key], Pytree]
-    # who, key, observations [n, S] -> a distribution over actions
-    propose: Callable[[Any, Key, Array], TanhNormal]
+    # uniform numbers [n] -> who acts, for whole trajectories: what `propose` takes
+    begin: Callable[[Array], Pytree]
+    # who, a uniform number, observations [n, S] -> a distribution over actions
+    propose: Callable[[Any, Array, Array], TanhNormal]
     # observations, actions -> means of [reward, change], [member, n, 1 + S]
     predict: Callable[[Array, Array], Array]
     # observations, actions -> values [critic, n]
     value: Callable[[Array, Array], Array]
     ended: Callable[[Array], Array]  # observations -> bool [n]
+
+
+class Noise(NamedTuple):
+    """All random numbers of a plan; drawn at once, which is quick to compile."""
+
+    action: Float[
+        Array, "times draws n action"
+    ]  # standard normal; the last: at the end
+    who: Float[Array, " n"]  # uniform, like the rest
+    proposer: Float[Array, " times"]
+    member: Float[Array, " times"]
+
+    @staticmethod
+    def draw(key: Key, settings: PlanSettings, actions: int) -> "Noise":
+        key_normal, key_uniform = jax.random.split(key)
+        times, many = settings.horizon + 1, settings.trajectories
+        shape = times, settings.proposals, many, actions
+        uniform = jax.random.uniform(key_uniform, (many + 2 * times,))
+        return Noise(
+            jax.random.normal(key_normal, shape),
+            *jnp.split(uniform, [many, many + times]),
+        )
 
 
 class Imagined(NamedTuple):
@@ -66,17 +88,17 @@ class Plan(NamedTuple):
 
 def plan(
     observation: Float[Array, " state"],
-    key: Key,
+    noise: Noise,
     guides: Guides,
     settings: PlanSettings,
     box: Box,
 ) -> Plan:
-    imagined = imagine(observation, key, guides, settings, box)
+    imagined = imagine(observation, noise, guides, settings)
     fine, keep = prune(imagined.apart, settings.threshold)
     weights = weigh(imagined.returns, keep, settings.kappa)
-    first = jnp.clip(imagined.actions[0], box.low, box.high)
+    # Rounding may leave a mean of bounds a bit outside.
     return Plan(
-        jnp.clip(weights @ first, box.low, box.high),
+        jnp.clip(weights @ imagined.actions[0], box.low, box.high),
         fine.mean(dtype=jnp.float32),
         weights @ imagined.returns,
     )
@@ -84,35 +106,35 @@ def plan(
 
 def imagine(
     observation: Float[Array, " state"],
-    key: Key,
+    noise: Noise,
     guides: Guides,
     settings: PlanSettings,
-    box: Box,
 ) -> Imagined:
-    key_who, key_steps, key_end = jax.random.split(key, 3)
-    many, who = settings.trajectories, guides.begin(key_who)
+    many, who = settings.trajectories, guides.begin(noise.who)
 
-    def one(carry: tuple[Array, Array], key: Key):
-        s, alive = carry
-        key_propose, key_draw, key_member = jax.random.split(key, 3)
-        b = widened(guides.propose(who, key_propose, s), settings.spread)
-        action = best_of(b, key_draw, settings.proposals, s, guides.value)
+    def one(carry: tuple[Array, Array], drawn: tuple[Array, Array, Array]):
+        (s, alive), (normal, proposer, member) = carry, drawn
+        b = widened(guides.propose(who, proposer, s), settings.spread)
+        action = best_of(b, normal, s, guides.value)
         means = guides.predict(s, action)
-        member = jax.random.randint(key_member, (), 0, len(means))
-        following = s + means[member, :, 1:]
+        following = s + means[chosen(member, len(means)), :, 1:]
         rewards, apart = means[..., 0].mean(axis=0), disagreement(means)
         row = action, jnp.where(alive, rewards, 0), jnp.where(alive, apart, 0)
         return (following, alive & ~guides.ended(following)), row
 
     start = jnp.broadcast_to(observation, (many, len(observation)))
-    keys = jax.random.split(key_steps, settings.horizon)
-    (s, alive), rows = jax.lax.scan(one, (start, jnp.ones(many, bool)), keys)
+    drawn = noise.action[:-1], noise.proposer[:-1], noise.member[:-1]
+    (s, alive), rows = jax.lax.scan(one, (start, jnp.ones(many, bool)), drawn)
     actions, rewards, apart = rows
-    key_propose, key_draw = jax.random.split(key_end)
-    b = guides.propose(who, key_propose, s)
-    value = mean_value(b, key_draw, settings.proposals, s, guides.value)
+    b = guides.propose(who, noise.proposer[-1], s)
+    value = mean_value(b, noise.action[-1], s, guides.value)
     returns = rewards.sum(axis=0) + jnp.where(alive, value, 0)
     return Imagined(actions, rewards, apart, returns)
+
+
+def chosen(uniform: Float[Array, "*lead"], many: int) -> Int[Array, "*lead"]:
+    """A number below `many`, each as probable as the others."""
+    return jnp.minimum(jnp.int32(uniform * many), many - 1)
 
 
 def widened(b: TanhNormal, spread: Array | float) -> TanhNormal:
@@ -122,40 +144,36 @@ def widened(b: TanhNormal, spread: Array | float) -> TanhNormal:
     return TanhNormal(b.mean, log_std, b.center, b.scale)
 
 
-def _draw(
-    b: TanhNormal, key: Key, many: int, s: Float[Array, "n state"]
-) -> tuple[Float[Array, "draws n action"], Float[Array, "draws*n state"]]:
-    noise = jax.random.normal(key, (many, *b.mean.shape))
-    actions, _ = b.sample_with(noise)
-    states = jnp.broadcast_to(s, (many, *s.shape)).reshape(-1, s.shape[-1])
-    return actions, states
-
-
 def best_of(
     b: TanhNormal,
-    key: Key,
-    many: int,
+    noise: Float[Array, "draws n action"],
     s: Float[Array, "n state"],
     value: Callable[[Array, Array], Array],
 ) -> Float[Array, "n action"]:
     """Of several actions the one that the first critic likes best."""
-    actions, states = _draw(b, key, many, s)
-    q = value(states, actions.reshape(-1, actions.shape[-1]))[0].reshape(many, -1)
-    best = jnp.argmax(q, axis=0)
+    actions, q = _valued(b, noise, s, value)
+    best = jnp.argmax(q[0], axis=0)
     return jnp.take_along_axis(actions, best[None, :, None], axis=0)[0]
 
 
 def mean_value(
     b: TanhNormal,
-    key: Key,
-    many: int,
+    noise: Float[Array, "draws n action"],
     s: Float[Array, "n state"],
     value: Callable[[Array, Array], Array],
 ) -> Float[Array, " n"]:
     """V(s): over several actions and all critics."""
-    actions, states = _draw(b, key, many, s)
+    return _valued(b, noise, s, value)[1].mean(axis=(0, 1))
+
+
+def _valued(
+    b: TanhNormal, noise: Array, s: Array, value: Callable[[Array, Array], Array]
+) -> tuple[Float[Array, "draws n action"], Float[Array, "critic draws n"]]:
+    actions, _ = b.sample_with(noise)
+    draws, many = noise.shape[:2]
+    states = jnp.broadcast_to(s, (draws, *s.shape)).reshape(-1, s.shape[-1])
     q = value(states, actions.reshape(-1, actions.shape[-1]))
-    return q.reshape(-1, many, len(s)).mean(axis=(0, 1))
+    return actions, q.reshape(-1, draws, many)
 
 
 def prune(

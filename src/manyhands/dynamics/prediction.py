@@ -40,6 +40,7 @@ def predict_all(
     return jax.vmap(lambda member: member(observations, actions))(members)
 
 
+@jax.jit
 def pick(members: Pytree, which: Any) -> Pytree:
     """Some members of an ensemble, or one."""
     return jax.tree.map(lambda leaf: leaf[which], members)

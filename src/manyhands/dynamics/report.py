@@ -3,10 +3,11 @@
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from manyhands.dynamics.prediction import (
-    Prediction,
     disagreement,
     predict_all,
     targets_of,
@@ -18,35 +19,27 @@ BLOCK = 4096  # rows evaluated together
 
 
 class Judged(NamedTuple):
-    """Of every row."""
+    """Of every row, in NumPy."""
 
-    prediction: Prediction  # [member, row, target]
-    disagreement: np.ndarray
-    widest: np.ndarray
+    mean: Any  # [member, row, target]
+    log_std: Any
+    disagreement: Any
+    widest: Any
 
 
 @jax.jit
-def _judge(members: Pytree, observations, actions) -> Judged:
+def _judge(members: Pytree, observations: Array, actions: Array) -> Judged:
     said = predict_all(members, observations, actions)
-    return Judged(said, disagreement(said.mean), widest(said.log_std))  # pyright: ignore
+    return Judged(*said, disagreement(said.mean), widest(said.log_std))
 
 
-def judge(members: Pytree, observations: np.ndarray, actions: np.ndarray) -> Judged:
-    parts = [
-        jax.device_get(
-            _judge(members, observations[b : b + BLOCK], actions[b : b + BLOCK])
-        )
-        for b in range(0, len(observations), BLOCK)
-    ]
-    said = Prediction(
-        np.concatenate([p.prediction.mean for p in parts], axis=1),  # pyright: ignore
-        np.concatenate([p.prediction.log_std for p in parts], axis=1),  # pyright: ignore
-    )
-    return Judged(
-        said,
-        np.concatenate([p.disagreement for p in parts]),
-        np.concatenate([p.widest for p in parts]),
-    )
+def judge(members: Pytree, observations: Array, actions: Array) -> Judged:
+    parts = []
+    for begin in range(0, len(observations), BLOCK):
+        block = observations[begin : begin + BLOCK], actions[begin : begin + BLOCK]
+        parts.append(jax.device_get(_judge(members, *block)))
+    joined = [np.concatenate(p, axis=1 if p[0].ndim > 1 else 0) for p in zip(*parts)]
+    return Judged(*joined)
 
 
 def report(
@@ -59,28 +52,29 @@ def report(
     whose every number is that of another row (`other_states`), each plausible, but not
     together. A model that knows what it does not know says more there.
     """
-    held = Batch(*(None if x is None else np.asarray(x) for x in held))  # pyright: ignore
     random = np.random.default_rng(seed)
-    states, actions = np.asarray(held.observations), np.asarray(held.actions)
+    states, actions = held.observations, held.actions
     found = judge(members, states, actions)
-    said, targets = found.prediction, np.asarray(targets_of(held))
-    error = np.asarray(said.mean, np.float64) - targets
-    spread = targets.astype(np.float64).var(axis=0)
+    targets = np.asarray(targets_of(held), np.float64)
+    error = found.mean - targets
+    spread = targets.var(axis=0)
     # A target that does not vary cannot be explained any further.
     explained = 1 - (error**2).mean(axis=(0, 1)) / np.where(spread > 0, spread, 1)
-    standard = np.abs(error) * np.exp(-np.asarray(said.log_std, np.float64))
+    standard = np.abs(error) * np.exp(-found.log_std.astype(np.float64))
+    log_prob = -0.5 * (standard**2 + np.log(2 * np.pi)) - found.log_std
     anything = random.uniform(low, high, actions.shape).astype(np.float32)
-    mixed = np.stack([random.permutation(column) for column in states.T], axis=1)
+    columns = [random.permutation(column) for column in np.asarray(states).T]
+    mixed = jnp.asarray(np.stack(columns, axis=1))
     places = {
         "in_data": found,
-        "other_actions": judge(members, states, anything),
+        "other_actions": judge(members, states, jnp.asarray(anything)),
         "other_states": judge(members, mixed, actions),
     }
     return {
         "heldout": {
             "rows": len(states),
             "squared_error": (error**2).mean(axis=(1, 2)).tolist(),
-            "log_prob": np.asarray(said.log_prob(targets)).mean(axis=1).tolist(),  # pyright: ignore
+            "log_prob": log_prob.sum(axis=2).mean(axis=1).tolist(),
             "explained_reward": float(explained[0]),
             "explained_change": float(explained[1:].mean()),
             "within_one_deviation": float((standard < 1).mean()),

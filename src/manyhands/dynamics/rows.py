@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import jax.numpy as jnp
 import numpy as np
 
 from manyhands.data.trajectories import Trajectories
@@ -24,11 +25,10 @@ class Rows:
     high: np.ndarray
 
     def some(self, many: int, seed: int = 0) -> Batch:
-        """Rows to learn from, drawn without repetition; NumPy arrays."""
+        """Rows to learn from, drawn without repetition."""
         rows = self.packed.rows.shape[0]
         index = np.random.default_rng(seed).permutation(rows)[:many]
-        found = self.packed.batch(index)  # pyright: ignore
-        return Batch(*(None if x is None else np.asarray(x) for x in found))  # pyright: ignore
+        return self.packed.batch(jnp.asarray(index))
 
 
 def prepare(
@@ -59,7 +59,7 @@ def prepare(
     held, kept = np.sort(order[:many]), np.sort(order[many:])
     return Rows(
         packed=everything._replace(rows=everything.rows[kept]),
-        held=everything.batch(held),  # pyright: ignore
+        held=everything.batch(jnp.asarray(held)),
         inputs=Inputs.of(data.observations[kept], data.actions[kept]),
         rewards=(lowest, highest),
         low=np.asarray(data.action_low),
