@@ -2,7 +2,7 @@
 
 Cases, for each task (`hopper/k5`):
   k2 to k5             the first k agents: K given, and K auto
-  k2-paper ...         the same with the paper's preset, at fewer updates
+  k2-paper ...         the same with the paper's preset
   stages               fifteen stages of one agent's training as sources
   n50, n20, n10, n5, n1  so many trajectories of each of five agents
   cut200, cut50, cut20   a stretch of so many steps out of each trajectory
@@ -10,8 +10,9 @@ Cases, for each task (`hopper/k5`):
   probs-...            five agents, K given: other options, to predict actions better
 Each case is a process of its own, several at a time; results are lines of
 results/zoo_recovery.jsonl, and cases that are there are not run again. A GPU is
-expected. Data is made first and kept in --data. Tables of all that is there are
-written beside the results, as Markdown, and a figure into docs/figures.
+expected. Data is made first and kept in --data, as are the runs: a case that was killed
+goes on where it stopped. Tables of all that is there are written
+beside the results, as Markdown, and a figure into docs/figures.
 Usage: python benchmarks/zoo_recovery.py [--jobs 8] [--cases hopper/k5 ...] [--tables]
 """
 
@@ -36,7 +37,6 @@ from manyhands.zoo.build import Roles, record
 from manyhands.zoo.tasks import TASKS
 
 SEEDS = [0, 1, 2]
-PAPER_STEPS = 25_000  # of the preset's 500,000
 LARGE: dict[str, Any] = dict(
     k=5, steps=60_000, batch_size=2048, policy_rate=1e-3, policy_width=400
 )
@@ -139,7 +139,7 @@ def options_of(kind: str, data: mh.Trajectories, steps: int | None) -> dict[str,
     if kind in PROBABILITIES:
         chosen = {"seed": [0]} | PROBABILITIES[kind]
     elif kind.endswith("-paper"):
-        chosen = dict(preset="paper", k=sources(data), steps=PAPER_STEPS)
+        chosen = dict(preset="paper", k=sources(data))
     else:
         chosen = dict(k=[sources(data), "auto"])
     return {"seed": SEEDS, **chosen} | ({"steps": steps} if steps else {})
@@ -149,7 +149,7 @@ def run_case(case: str, folder: Path, steps: int | None) -> list[dict[str, Any]]
     started = time.perf_counter()
     data = data_of(case, folder)
     options = options_of(case.split("/")[1], data, steps)
-    fitted = mh.fit(data, **options)
+    fitted = mh.fit(data, out=folder / "runs" / case, **options)
     assert data.log_probs is not None
     rows = []
     for behavior, errors in zip(fitted, heldout_errors(data, fitted)):
@@ -229,8 +229,8 @@ def tables(rows: list[dict[str, Any]]) -> str:
         "",
         "## Who made which trajectory",
         "",
-        "ARI of the seeds, with K given and with auto, and their codes. The paper's",
-        f"preset has {PAPER_STEPS:,} of its 500,000 updates.",
+        "ARI of the seeds, with K given and with auto, and their codes; and that of the",
+        "paper's preset (500,000 updates) at K.",
         "",
         "| case | sources | trajectories | updates | ARI at K | codes | "
         "ARI with auto | codes | ARI, paper's preset |",

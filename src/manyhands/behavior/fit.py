@@ -74,7 +74,8 @@ def fit(
         steps: updates; the preset's number if None, which for `default` depends on how
             much data there is.
         seed: likewise; all replicas train in one program.
-        preset: `default`, or `paper` for the printed hyper-parameters and start.
+        preset: `default`, `large` (better probabilities, for much data and a GPU), or
+            `paper` for the printed hyper-parameters and start.
         out: a run directory to write to; an interrupted run there is continued.
         compare: fit a single Gaussian too and report its held-out log-probability.
         checkpoint_seconds: how much work an interruption may cost.
