@@ -116,15 +116,14 @@ class Fitting:
 
     def _start(self) -> Snapshot:
         sizes = self.rows.packed.observation_size, self.rows.packed.action_size
-
-        def one(seed: Array, inputs: Inputs) -> tuple[Pytree, Pytree]:
-            # Apart from the keys of steps, which count from 0.
-            key = jax.random.fold_in(jax.random.key(seed), 2**31 - 1)
-            state = self.kind.start(key, *sizes, self.settings)
-            return state, self.kind.members(state, inputs, self.settings)
-
-        # Compiled as one: hundreds of small operations take longer on their own.
-        state, members = jax.jit(jax.vmap(one))(self._seeds(), self.inputs)
+        state, members = _begin(
+            self.kind.start,
+            self.kind.members,
+            self._seeds(),
+            self.inputs,
+            sizes,
+            self.settings,
+        )
         best = jax.tree.map(jnp.copy, members)
         shape = len(self.jobs), self.settings.members
         waited = jnp.zeros(len(self.jobs), jnp.int32)
@@ -266,6 +265,19 @@ class Fitting:
             self.step, self.history = about["step"], about["history"]
         if self.run:
             self.run.write_metrics(self.history)
+
+
+@partial(jax.jit, static_argnames=("start", "members", "sizes"))
+def _begin(start, members, seeds, inputs, sizes, settings) -> tuple[Pytree, Pytree]:
+    """Compiled as one: hundreds of small operations take longer on their own."""
+
+    def one(seed: Array, inputs: Inputs) -> tuple[Pytree, Pytree]:
+        # Apart from the keys of steps, which count from 0.
+        key = jax.random.fold_in(jax.random.key(seed), 2**31 - 1)
+        state = start(key, *sizes, settings)
+        return state, members(state, inputs, settings)
+
+    return jax.vmap(one)(seeds, inputs)
 
 
 @partial(jax.jit, static_argnames="members")
