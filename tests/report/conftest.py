@@ -1,6 +1,7 @@
 """Tiny runs to report on, and a browser to look at their pages with."""
 
 import shutil
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,10 @@ from manyhands import make, save
 from manyhands.cli import main
 
 # Not merged, so that such a short fit finds several behaviors.
-FIT = "--k 3 --steps 100 --policy-width 32 --policy-rate 3e-3 --merge False".split()
+FIT = [
+    *"--k 3 --steps 100 --policy-width 32 --policy-rate 3e-3".split(),
+    *"--merge False --no-figures".split(),
+]
 TRAIN = "--steps 20 --warm-up 5 --critic-width 16 --episodes 2 --evaluations 2".split()
 NAMES = ("left & <b>fast</b>", "</script><script>throw Error('escaped')</script>")
 
@@ -26,7 +30,7 @@ def folder(tmp_path_factory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(here)
         for words in (
-            ["fit", "data.npz", "--out", "fit", "--no-figures", *FIT],
+            ["fit", "data.npz", "--out", "fit", *FIT, "--log", "tensorboard"],
             "train data.npz --out train --behavior fit --seeds 0 1".split() + TRAIN,
         ):
             assert main.run(words) == 0, words
@@ -75,3 +79,23 @@ def open_page(browser) -> Iterator[Callable[..., Any]]:
 
     yield show
     assert browser.get_log("browser") == []
+
+
+@pytest.fixture
+def scalars() -> Callable[[Path], list[tuple[str, int, float]]]:
+    """What a folder of TensorBoard's holds, record by record."""
+    event = pytest.importorskip("tensorboardX.proto.event_pb2").Event
+
+    def read(folder: Path) -> list[tuple[str, int, float]]:
+        found = []
+        for path in folder.iterdir():
+            content, at = path.read_bytes(), 0
+            while at < len(content):
+                (size,) = struct.unpack_from("<Q", content, at)
+                record = event.FromString(content[at + 12 : at + 12 + size])
+                values = record.summary.value
+                found += [(v.tag, record.step, v.simple_value) for v in values]
+                at += size + 16  # length, its checksum, and the record's
+        return found
+
+    return read

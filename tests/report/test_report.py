@@ -226,6 +226,14 @@ def test_no_run_at_all():
         write_report([])
 
 
+def test_fitting_hands_its_metrics_on(folder, scalars):
+    lines = (folder / "fit" / "metrics.jsonl").read_text().splitlines()
+    logged = [(row["step"], row["heldout_log_prob"]) for row in map(json.loads, lines)]
+    found = scalars(folder / "fit" / "tensorboard" / "replica-0")
+    held = [(step, value) for tag, step, value in found if tag == "heldout_log_prob"]
+    np.testing.assert_allclose(held, logged, rtol=1e-6)
+
+
 # In a browser
 
 PLACES = """

@@ -10,6 +10,7 @@ from rich.table import Table
 from manyhands.behavior.options import Overrides, resolve
 from manyhands.cli.console import out, training_progress
 from manyhands.cli.data import Reading, load, origin
+from manyhands.cli.metrics import logged
 from manyhands.data.formats import ReadOptions
 from manyhands.errors import UserError
 from manyhands.runs import Run
@@ -31,11 +32,13 @@ class Fit:
     seeds: tuple[int, ...] = (0,)
     """Several train together."""
     preset: str = "default"
-    """default, or paper: the printed hyper-parameters and start."""
+    """default; large, for much data and a GPU; paper, as printed."""
     compare: bool = True
     """Fit a single Gaussian too, to compare held-out log-probabilities with."""
     figures: bool = True
     """Draw figures/*.png."""
+    log: tuple[str, ...] = ()
+    """Hand metrics on while they come: tensorboard, wandb, mlflow."""
     options: Annotated[Overrides, tyro.conf.OmitArgPrefixes] = field(
         default_factory=Overrides  # type: ignore
     )
@@ -55,7 +58,10 @@ class Fit:
         from manyhands.behavior.fit import fit  # JAX: when needed
 
         steps = resolve(self.preset, changes, data.transitions).steps
-        with training_progress(f"fitting {data.name}", steps) as show:
+        with (
+            training_progress(f"fitting {data.name}", steps) as bar,
+            logged(bar, self.out, self.log) as show,
+        ):
             fitted = fit(
                 data,
                 self.method,

@@ -12,6 +12,7 @@ from manyhands.cli import data, zoo
 from manyhands.cli.console import err
 from manyhands.cli.demo import Demo
 from manyhands.cli.fit import Fit
+from manyhands.cli.metrics import ExportMetrics
 from manyhands.cli.report import Report
 from manyhands.cli.train import Evaluate, Train, train_command
 from manyhands.errors import UserError
@@ -59,6 +60,7 @@ def commands(arguments: list[str]) -> Any:
         "train": training,
         "evaluate": Evaluate,
         "report": Report,
+        "export-metrics": ExportMetrics,
         "zoo": Zoo,
     }
     return Union[  # noqa: UP007, of what is known only now

@@ -28,4 +28,5 @@ class Report:
         data = None if self.data is None else load(self.data, self.reading)
         page = write_report(self.runs, self.out, data)
         size = page.stat().st_size / 1e6
-        out.print(f"wrote {page} ({size:.1f} MB): open it in a browser")
+        words = f"wrote {page} ({size:.1f} MB): open it in a browser"
+        out.print(words, soft_wrap=True)

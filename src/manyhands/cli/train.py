@@ -11,6 +11,7 @@ from manyhands import hyper
 from manyhands.cli.console import out, training_progress
 from manyhands.cli.data import Reading, load, origin
 from manyhands.cli.fit import number_or_auto
+from manyhands.cli.metrics import logged
 from manyhands.data.formats import ReadOptions
 from manyhands.errors import UserError
 from manyhands.runs import Run
@@ -43,6 +44,8 @@ class Train:
     """Of each evaluation; 0: never."""
     evaluations: int = 10
     """How many there are along the way, besides the one at the end."""
+    log: tuple[str, ...] = ()
+    """Hand metrics on while they come: tensorboard, wandb, mlflow."""
     reading: Reading = field(default_factory=ReadOptions)
 
     def run(self) -> None:
@@ -61,7 +64,10 @@ class Train:
         data = load(self.data, self.reading)
         behavior = None if self.behavior is None else Behavior.load(self.behavior)
         known = self.env or data.env_id
-        with training_progress(f"{self.algo} on {data.name}", steps) as show:
+        with (
+            training_progress(f"{self.algo} on {data.name}", steps) as bar,
+            logged(bar, self.out, self.log) as show,
+        ):
             train(
                 data,
                 self.algo,
