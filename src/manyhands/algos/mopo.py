@@ -2,13 +2,9 @@
 
 Yu et al., "MOPO: Model-based Offline Policy Optimization" (2020). An ensemble of the
 dynamics is learnt first and stays (`dynamics/ensemble.py`). From logged states the
-policy is rolled out in it for a few steps. There, with one elite member drawn for every
-step, and sigma_i the deviations of [r, s' - s] by member i,
-
-    (r, s' - s) ~ N(m_i(s, a), sigma_i(s, a)^2),  r~ = r - lambda max_i |sigma_i(s, a)|
-
-A rollout ends where the world does, by a known rule or a learnt one. SAC learns from
-some logged transitions, with their own rewards, and many of the model's. Per transition
+policy is rolled out in it for a few steps, with a price on what the ensemble does not
+know (`dynamics/imagination.py`), until the world ends. SAC learns from some logged
+transitions, with their own rewards, and many of the model's. Per transition
 
     L_Q     = sum_j (Q_j(s, a) - y)^2 / 2,
               y = r + gamma (1 - terminal) (min_j Qbar_j(s', a') - alpha log pi(a'|s'))
@@ -26,16 +22,15 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from manyhands.algos.algorithm import Algorithm, Given, Setting, Stage
 from manyhands.algos.options import Common, learner_options
-from manyhands.dynamics import ensemble
 from manyhands.dynamics.fit import Dynamics, fit
-from manyhands.dynamics.prediction import pick, predict_all, widest
+from manyhands.dynamics.imagination import Noise, World, imagine
 from manyhands.dynamics.rollouts import Buffer, Underway
-from manyhands.dynamics.settings import Settings
-from manyhands.dynamics.termination import RULES, Ending, decide
+from manyhands.dynamics.settings import Judge, Settings
+from manyhands.dynamics.termination import Ending, decide
 from manyhands.errors import UserError
 from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Range, option
 from manyhands.nn import adam, critics
@@ -48,7 +43,6 @@ from manyhands.types import Batch, Box, Key, Keys, Metrics
 
 LAYERS = 2
 LOG_STD = (-20.0, 2.0)
-FARTHEST = 100.0  # deviations of the data: where a model is, nobody has been
 
 
 @learner_options
@@ -65,6 +59,9 @@ class Options(Common):
         5,
         "Epochs without a better member before the dynamics are done; 0: never.",
         Range(0),
+    )
+    judge: Judge = option(
+        "likelihood", "What members of the dynamics are judged by on held-out rows."
     )
     ending: Ending = option(
         "auto", "When the world ends: the rule of a task, never, or learned."
@@ -85,7 +82,9 @@ class Options(Common):
     discount: float = option(0.99, "Discount factor.", SHARE)
 
 
-PAPER = Options(steps=1_000_000, standardise=False, kept=5000, entropy=-3.0)
+PAPER = Options(
+    steps=1_000_000, standardise=False, judge="error", kept=5000, entropy=-3.0
+)
 KINDS = "random", "medium", "medium-replay", "medium-expert"
 # (horizon, penalty) of the released configurations for D4RL's first version ...
 FIRST = {
@@ -138,10 +137,7 @@ class State(NamedTuple):
 
 class Fitted(NamedTuple):
     box: Box
-    members: ensemble.Member  # with a leading member axis
-    elites: Array
-    center: Float[Array, " state"]  # of the scaling of observations: rules need the
-    scale: Float[Array, " state"]  # units of the task
+    world: World
 
 
 # What is learnt before
@@ -177,6 +173,7 @@ def before(stage: Stage) -> list[Dynamics]:
                 batch_size=o.model_batch,
                 patience=o.patience,
                 rate=o.model_rate,
+                judge=o.judge,
                 learn_ending=o.ending == "learned",
             ),
         )
@@ -221,7 +218,7 @@ def fitted(given: Given, options: Options) -> Fitted:
     found: Dynamics = given.dynamics
     assert given.scaling is not None
     units = (jnp.asarray(x) for x in given.scaling)
-    return Fitted(given.box, found.members, found.elites, *units)
+    return Fitted(given.box, World(found.members, found.elites, *units))
 
 
 # The model
@@ -234,75 +231,6 @@ def distribution(
     return TanhNormal(mean, jnp.clip(log_std, *LOG_STD), box.center, box.scale)
 
 
-class Noise(NamedTuple):
-    """Of one step of the model: standard normal numbers, which elite, uniform ones."""
-
-    action: Float[Array, "many action"]
-    target: Float[Array, "many target"]
-    elite: Array  # [many] a number in the list of elites
-    ending: Float[Array, " many"]
-
-    @staticmethod
-    def draw(key: Key, many: int, states: int, actions: int, elites: int) -> "Noise":
-        # At once, which is quick to compile.
-        key_normal, key_uniform = jax.random.split(key)
-        normal = jax.random.normal(key_normal, (many, actions + states + 1))
-        uniform = jax.random.uniform(key_uniform, (2, many))
-        elite = jnp.minimum(jnp.int32(uniform[0] * elites), elites - 1)
-        return Noise(normal[:, :actions], normal[:, actions:], elite, uniform[1])
-
-
-class Imagined(NamedTuple):
-    """A step of the model from each of some observations."""
-
-    batch: Batch  # with penalised rewards
-    sane: Bool[Array, " many"]  # false: the model has lost itself
-    price: Float[Array, " many"]  # max_i |sigma_i|
-
-
-def imagine(
-    net: MLP,
-    observations: Float[Array, "many state"],
-    noise: Noise,
-    config: Options,
-    fitted: Fitted,
-) -> Imagined:
-    """(r~, s') of the policy's actions by a random elite each."""
-    pi = distribution(net, observations, fitted.box)
-    actions, _ = pi.sample_with(noise.action)
-    said = predict_all(fitted.members, observations, actions)
-    member = fitted.elites[noise.elite][None, :, None]
-    mean, log_std = (jnp.take_along_axis(x, member, axis=0)[0] for x in said)
-    drawn = mean + jnp.exp(log_std) * noise.target
-    following = observations + drawn[:, 1:]
-    price = widest(said.log_std)
-    first = pick(fitted.members, 0)
-    sane = jnp.abs(first.inputs.state(following)).max(axis=-1) < FARTHEST
-    batch = Batch(
-        observations,
-        actions,
-        drawn[:, 0] - config.penalty * price,
-        following,
-        ends(following, noise.ending, config, fitted).astype(jnp.float32),
-        jnp.zeros(len(actions), jnp.int32),
-    )
-    return Imagined(batch, sane, price)
-
-
-def ends(
-    following: Float[Array, "many state"],
-    uniform: Float[Array, " many"],
-    config: Options,
-    fitted: Fitted,
-) -> Bool[Array, " many"]:
-    """By the rule, or as probably as the elites say."""
-    if config.ending != "learned":
-        return RULES[config.ending](fitted.center + fitted.scale * following)
-    elites = pick(fitted.members, fitted.elites)
-    logits = jax.vmap(lambda member: member.ending(following))(elites)
-    return uniform < jax.nn.sigmoid(logits).mean(axis=0)
-
-
 def roll(
     state: State,
     starts: Float[Array, "row state"],
@@ -312,8 +240,8 @@ def roll(
 ) -> tuple[Underway, Buffer, Metrics]:
     """One step of all rollouts: what becomes of them, and of the buffer."""
     observations, alive = state.underway.joined(starts)
-    net = state.actor.tree().net
-    said = imagine(net, observations, noise, config, fitted)
+    pi = distribution(state.actor.tree().net, observations, fitted.box)
+    said = imagine(pi, observations, noise, config.penalty, config.ending, fitted.world)
     # Rows that ended before are made a step of like the others, and left out.
     keep = alive & said.sane
     goes_on = keep & (said.batch.terminals == 0)

@@ -1,7 +1,7 @@
 """Learning models of the dynamics: epochs, rows held out, the best of every member.
 
-All replicas train together by the fleet. After every epoch each member is judged by its
-squared error on the rows held out, and kept if it is better than ever by more than 1 %.
+All replicas train together by the fleet. After every epoch each member is judged on the
+rows held out, and kept if it is better than ever by more than 1 %.
 A replica is done when none of its members has been for some epochs: what it learns from
 then on is not looked at, so it does not feel how long others take.
 """
@@ -53,7 +53,8 @@ class Snapshot(NamedTuple):
 
     state: Pytree
     best: Pytree  # [replica, member, ...]
-    error: Float[Array, "replica member"]  # of `best`, on rows held out
+    error: Float[Array, "replica member"]  # of `best` on rows held out, or less its
+    # log-likelihood, as `Settings.judge` says
     waited: Int[Array, " replica"]  # epochs since a member was last kept
 
 
@@ -295,9 +296,14 @@ def _better(
     def one(state, inputs, old, known, done):
         new = members(state, inputs, settings)
         said = predict_all(new, held.observations, held.actions)
-        error = jnp.mean((said.mean - targets_of(held)) ** 2, axis=(1, 2))
+        if settings.judge == "error":
+            error = jnp.mean((said.mean - targets_of(held)) ** 2, axis=(1, 2))
+        else:
+            error = -said.log_prob(jnp.broadcast_to(targets_of(held), said.mean.shape))
+            error = error.mean(axis=1)
         # What is not a number is never better.
-        better = (error < (1 - BETTER) * known) & ~done
+        gain = known - error > BETTER * jnp.abs(known)
+        better = jnp.where(jnp.isinf(known), jnp.isfinite(error), gain) & ~done
 
         def choose(new: Array, old: Array) -> Array:
             return jnp.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old)

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 SMALLEST = 1e-12  # a deviation below it counts as 1
 
 Kind = Literal["gaussian", "autoregressive"]
+Judge = Literal["error", "likelihood"]
 
 
 class Settings(eqx.Module):
@@ -23,6 +24,8 @@ class Settings(eqx.Module):
     batch_size: int = eqx.field(static=True)  # of every member
     patience: int = eqx.field(static=True)  # epochs without improvement; 0: no end
     rate: float | Float[Array, "*replica"]
+    # Members are judged on held-out rows by their squared error or their likelihood.
+    judge: Judge = eqx.field(static=True, default="error")
     head_width: int = eqx.field(static=True, default=0)  # autoregressive only
     learn_ending: bool = eqx.field(static=True, default=False)
     changes: bool = eqx.field(static=True, default=True)  # predicted, or s' itself
