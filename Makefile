@@ -1,5 +1,5 @@
 # Every target sets up what it needs, once, in .venv.
-.PHONY: demo test test-slow lint fix bench clean
+.PHONY: demo test test-slow lint fix bench docs clean
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
@@ -25,8 +25,13 @@ fix: .venv/.ready-dev
 bench: .venv/.ready-dev
 	@for script in benchmarks/load.py benchmarks/fit.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
+docs: .venv/.ready-dev
+	$(BIN)/python docs/build/cli.py > docs/cli.md
+	$(BIN)/mkdocs build --quiet
+	@echo "open site/index.html"
+
 clean:
-	rm -rf .venv demo
+	rm -rf .venv demo site
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

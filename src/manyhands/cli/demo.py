@@ -46,9 +46,7 @@ class Demo:
             "Who made which trajectory, and how many were there? Forget the labels, "
             "and find out:\n"
         )
-        run = Run(self.out / "fit")
-        if (run.path / "config.json").exists():  # of an earlier demo
-            shutil.rmtree(run.path)
+        run = Run(_empty(self.out / "fit"))
         with training_progress("fitting fork-3", STEPS) as show:
             found = fit(
                 data,
@@ -67,6 +65,7 @@ class Demo:
     def policies(self, data: "Trajectories", behavior: "Behavior") -> None:
         from manyhands.algos.evaluate import evaluate  # JAX: when needed
         from manyhands.algos.train import train
+        from manyhands.report.html_page import write_report
 
         out.print(
             "\nNow learn a policy from them, without an environment: held to one "
@@ -79,18 +78,23 @@ class Demo:
             "brac_v": dict(behavior_steps=1000, steps=600, warm_up=300),
             "lbrac_v": dict(behavior=behavior, steps=500, warm_up=300),
         }
+        runs = [self.out / "fit"]
         for algo, options in changes.items():
+            runs.append(_empty(self.out / algo))
             with training_progress(f"training {algo}", options["steps"]) as show:
                 policy = train(
                     data,
                     algo,
                     seed=self.seed,
-                    episodes=0,
+                    out=runs[-1],
+                    evaluations=4,
                     critic_width=64,
                     progress=show,
                     **options,
                 )
-            policy.save(self.out / algo)
+            if "behavior" in options:  # so that its map can be drawn
+                began = (self.out / "fit").resolve()
+                Run(runs[-1]).note(behavior_run=str(began))
             returns = evaluate(policy, episodes=EPISODES).returns
             # Who hits the obstacle or wanders about gets less than 1.
             reached = f"{(returns > 1).mean():.0%}"
@@ -101,3 +105,15 @@ class Demo:
         ]
         out.print(table)
         out.print(f"The demonstrators' own returns: {', '.join(own)}")
+        page = write_report(runs, self.out / "report.html", data)
+        out.print(
+            f"\nAll of it on one page, to look at in a browser: {page.resolve()}",
+            soft_wrap=True,
+        )
+
+
+def _empty(path: Path) -> Path:
+    """Without what an earlier demo left there."""
+    if (path / "config.json").exists():
+        shutil.rmtree(path)
+    return path

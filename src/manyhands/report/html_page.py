@@ -59,8 +59,9 @@ def write_report(
 
 def html(paths: list[Path], data: Trajectories | None) -> str:
     saved = [open_run(path, _for(path, data)) for path in paths]
-    # All runs together may take as much room as one.
-    contents = [payload(one, SHOWN // len(saved)) for one in saved]
+    # All runs together may take as much room as two.
+    each = min(SHOWN, 2 * SHOWN // len(saved))
+    contents = [payload(one, each) for one in saved]
     for content, name in zip(contents, names(saved)):
         content["name"] = name
     whole: dict[str, Any] = {"version": __version__, "runs": contents}

@@ -251,7 +251,7 @@ function learningFigure(curves, groups, names) {
 
 const noBehaviors = (run) => run.config.behavior === "given"
   ? "This policy began from behaviors that were given to it, and their run is not to be found; give that run to manyhands report instead, or beside this one."
-  : `The algorithm ${run.summary.policy?.algo} estimates no behaviors: manyhands fit DATA --out RUN does.`;
+  : `The algorithm ${run.summary.policy?.algo} does not ask who made what: manyhands fit DATA --out RUN does.`;
 
 function runSection(run) {
   const timing = run.summary.timing, config = run.config, machine = config.environment || {};

@@ -1,0 +1,167 @@
+"""The documentation is true: its code runs, its pages are current, its links lead."""
+
+import os
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import manyhands as mh
+from manyhands.cli import main
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# As few updates as show that a call works; how well is for the suites of learners.
+FEW = 20
+PAGES = [
+    ROOT / "README.md",
+    *(DOCS / f"{name}.md" for name in ("quickstart", "your_data", "choosing_k")),
+    *(DOCS / f"{name}.md" for name in ("behavior", "extending", "reading_the_report")),
+]
+
+
+@pytest.fixture(autouse=True)
+def quick_compiling():
+    """A few steps of many programs: compiling is all of the time."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [text for name, text in BLOCK.findall(page.read_text()) if name == language]
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path) -> dict[str, Any]:
+    """What blocks may use, with calls that do less of the same."""
+    monkeypatch.chdir(tmp_path)
+    fit, train, evaluate, make = mh.fit, mh.train, mh.evaluate, mh.make
+
+    def small_fit(data: Any, *words: Any, **options: Any) -> Any:
+        return fit(data, *words, **options | {"steps": FEW, "policy_width": 32})
+
+    def small_train(data: Any, *words: Any, **options: Any) -> Any:
+        few = {"steps": FEW, "episodes": 0, "evaluations": 0}
+        if "warm_up" in options:
+            few["warm_up"] = FEW // 2
+        return train(data, *words, **options | few)
+
+    def small_evaluate(policy: Any, *words: Any, **options: Any) -> Any:
+        return evaluate(policy, *words, **options | {"episodes": 2})
+
+    def small_make(name: str, *words: Any, **options: Any) -> Any:
+        return make(name, 800)
+
+    for name, call in {
+        "fit": small_fit,
+        "train": small_train,
+        "evaluate": small_evaluate,
+        "make": small_make,
+    }.items():
+        monkeypatch.setattr(mh, name, call, raising=False)
+    data = small_make("fork-2")
+    known = dict(mh=mh, np=np, data=data, new_data=data, code=0)
+    return known | {"observations": data.observations[:3], "__name__": "docs"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_python_blocks_run(page, small):
+    found = blocks(page, "python")
+    assert found or page.stem == "reading_the_report"
+    for text in found:
+        exec(compile(text, str(page), "exec"), small)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", sorted((DOCS / "algorithms").glob("*.md")), ids=lambda page: page.stem
+)
+def test_python_blocks_of_the_algorithms_run(page, small):
+    for text in blocks(page, "python"):
+        exec(compile(text, str(page), "exec"), small)
+
+
+def test_commands_of_the_quick_start_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    few = {
+        "data make": "--transitions 800",
+        "fit": f"--steps {FEW} --policy-width 32 --no-figures",
+        "train": f"--steps {FEW} --warm-up 5 --critic-width 16 --episodes 0",
+    }
+    ran = []
+    for text in blocks(DOCS / "quickstart.md", "sh"):
+        for line in text.splitlines():
+            program, *words = line.split()
+            if program != "manyhands":
+                continue
+            kind = " ".join(words[:2]) if words[0] == "data" else words[0]
+            # What is given last counts.
+            assert main.run([*words, *few.get(kind, "").split()]) == 0, line
+            ran.append(kind)
+    assert ran == [
+        "data make",
+        "data info",
+        "fit",
+        "train",
+        "report",
+        "export-metrics",
+    ]
+    assert (tmp_path / "report.html").exists()
+    assert (tmp_path / "runs" / "fit" / "tensorboard").is_dir()
+
+
+def test_commands_of_your_data_run(small, tmp_path, capsys):
+    page = DOCS / "your_data.md"
+    exec(blocks(page, "python")[0], small)  # makes the file
+    lines = [line for text in blocks(page, "sh") for line in text.splitlines()]
+    assert len(lines) == 3
+    for line in lines:
+        assert main.run(line.split()[1:]) == 0, line
+    assert mh.load("both.npz").source_names == ("mine#1", "mine#2")
+
+
+def test_the_page_of_the_command_line_is_current(monkeypatch):
+    monkeypatch.setattr(os, "environ", os.environ.copy())  # it changes some
+    made = runpy.run_path(str(DOCS / "build" / "cli.py"))["page"]()
+    assert made == (DOCS / "cli.md").read_text(), "run: make docs"
+
+
+def test_files_of_every_format_are_made(tmp_path):
+    from zipfile import ZipFile
+
+    module = runpy.run_path(str(DOCS / "build" / "files.py"))
+    module["make"](tmp_path, transitions=800, steps=FEW)
+    expected = mh.make("fork-3", 800)
+    for name in module["FORMATS"]:
+        path = tmp_path / name
+        if path.suffix == ".zip":
+            with ZipFile(path) as archive:
+                archive.extractall(path.with_suffix(""))
+            path = path.with_suffix("")
+        found = mh.load(path)
+        assert np.array_equal(found.actions, expected.actions), name
+        assert name in (DOCS / "your_data.md").read_text()
+    assert (tmp_path / "report.html").stat().st_size > 50_000
+
+
+def test_links_between_pages_lead_somewhere():
+    pages = [ROOT / "README.md", *DOCS.rglob("*.md")]
+    wrong = []
+    for page in pages:
+        for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
+            made = link.startswith("files/")  # by the build of the site
+            if "://" not in link and not made and not (page.parent / link).exists():
+                wrong.append(f"{page.name}: {link}")
+    assert not wrong
+
+
+def test_every_public_name_is_in_the_reference():
+    text = (DOCS / "api.md").read_text()
+    for name in set(mh.__all__) - {"__version__"}:
+        assert re.search(rf"\.{name}$", text, re.MULTILINE), name
