@@ -122,6 +122,9 @@ def test_demo_makes_data_and_a_picture(tmp_path):
     assert done.returncode == 0, done.stderr
     assert load(tmp_path / "d" / "fork-3.hdf5").transitions >= 20_000
     assert (tmp_path / "d" / "fork-3.png").read_bytes()[:4] == b"\x89PNG"
+    page = tmp_path / "d" / "report.html"
+    assert str(page) in done.stdout.splitlines()[-1]
+    assert page.read_text().startswith("<!doctype html>")
 
 
 def test_ctrl_c_exits_130_without_a_traceback_and_leaves_no_file(tmp_path):
