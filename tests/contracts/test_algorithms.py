@@ -91,6 +91,7 @@ def test_the_run_has_what_other_programs_read(run, algo):
     config = folder.read_json("config.json")
     assert config["algo"] == algo
     assert config["options"][0]["batch_size"] in (32, 256)
+    assert "auto" not in config["options"][0].values()  # all is decided
     json.dumps(summary, allow_nan=False)
     assert not folder.checkpoint.exists()
 

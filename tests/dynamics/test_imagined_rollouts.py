@@ -9,14 +9,24 @@ import pytest
 
 from manyhands import UserError, make
 from manyhands.dynamics import ensemble, termination
-from manyhands.dynamics.imagination import Noise, World, imagine
+from manyhands.dynamics.imagination import Noise, World, ends, imagine
 from manyhands.dynamics.rollouts import Buffer, Underway
 from manyhands.dynamics.settings import Inputs, Settings
 from manyhands.envs import fork
 from manyhands.nn.distributions import TanhNormal
+from manyhands.nn.networks import MLP, Dense
 from manyhands.types import Batch
 
 STATES, ACTIONS, ROWS, HORIZON = 4, 2, 6, 4
+
+
+endless = jax.jit(partial(imagine, ending="never"))
+insert = jax.jit(Buffer.insert)
+
+
+@partial(jax.jit, static_argnums=1)
+def drawn(key: jax.Array, rows: int) -> Noise:
+    return Noise.draw(key, rows, STATES, ACTIONS, elites=2)
 
 
 def batch_of(numbers: np.ndarray) -> Batch:
@@ -27,7 +37,6 @@ def batch_of(numbers: np.ndarray) -> Batch:
 
 
 def test_the_buffer_is_a_ring_that_skips_what_is_not_kept():
-    insert = jax.jit(Buffer.insert)
     buffer = Buffer.empty(5, 2, 1)
     buffer = insert(buffer, batch_of(np.arange(3)), jnp.array([True, False, True]))
     assert (int(buffer.place), int(buffer.filled)) == (2, 2)
@@ -86,11 +95,9 @@ def still(rows: int) -> TanhNormal:
 
 
 def test_a_step_draws_from_an_elite_and_pays_for_doubt(world):
-    noise = Noise.draw(jax.random.key(0), ROWS, STATES, ACTIONS, 2)
+    noise = drawn(jax.random.key(0), ROWS)
     s = jnp.asarray(np.random.default_rng(0).normal(size=(ROWS, STATES)), jnp.float32)
-    said = jax.jit(partial(imagine, ending="never"))(
-        still(ROWS), s, noise, penalty=2.0, world=world
-    )
+    said = endless(still(ROWS), s, noise, penalty=2.0, world=world)
     log_variance = np.array([-3.0, -8, -8, -8, -8])
     # The soft clamp from above.
     log_variance = 0.5 - np.log1p(np.exp(0.5 - log_variance))
@@ -108,19 +115,20 @@ def test_rollouts_never_cross_a_termination(world):
     """Points below the obstacle climb; in twice the units of the task."""
     rule = termination.RULES["fork"]
     step = jax.jit(partial(imagine, ending="fork"))
+    outside = jax.jit(rule)
     random = np.random.default_rng(1)
     underway = Underway.none(HORIZON, ROWS, STATES)
     buffer = Buffer.empty(4000, STATES, ACTIONS)
     for number in range(60):
         x, y = random.uniform(-0.6, 0.6, ROWS), random.uniform(-0.6, -0.38, ROWS)
         starts = np.stack([x, y, -x, 0.85 - y], axis=1) / 0.5
-        starts = starts[~np.asarray(rule(jnp.asarray(starts * 0.5)))]
+        starts = starts[~np.asarray(outside(jnp.asarray(starts * 0.5)))]
         starts = jnp.asarray(np.resize(starts, (ROWS, STATES)), jnp.float32)
         s, alive = underway.joined(starts)
-        noise = Noise.draw(jax.random.key(number), len(s), STATES, ACTIONS, 2)
+        noise = drawn(jax.random.key(number), len(s))
         said = step(still(len(s)), s, noise, penalty=0.0, world=world)
         keep = alive & said.sane
-        buffer = buffer.insert(said.batch, keep)
+        buffer = insert(buffer, said.batch, keep)
         goes_on = keep & (said.batch.terminals == 0)
         underway = underway.moved(said.batch.next_observations, goes_on)
     rows = np.asarray(buffer.rows)[: int(buffer.filled)]
@@ -134,10 +142,27 @@ def test_rollouts_never_cross_a_termination(world):
 
 
 def test_a_lost_model_is_not_believed(world):
-    s = jnp.zeros((2, STATES)).at[0, 0].set(150.0)
-    noise = Noise.draw(jax.random.key(0), 2, STATES, ACTIONS, 2)
-    said = imagine(still(2), s, noise, penalty=0.0, ending="never", world=world)
-    assert said.sane.tolist() == [False, True]
+    s = jnp.zeros((ROWS, STATES)).at[0, 0].set(150.0).at[1, 2].set(jnp.nan)
+    noise = drawn(jax.random.key(0), ROWS)
+    said = endless(still(ROWS), s, noise, penalty=0.0, world=world)
+    assert said.sane.tolist() == [False, False, *[True] * (ROWS - 2)]
+
+
+def test_an_end_may_be_learnt(world):
+    """Each of the elites has its own opinion; the mean of them is the chance."""
+    layer = Dense(jnp.zeros((3, STATES, 1)), jnp.array([[2.0], [-2.0], [9.0]]))
+    net = ensemble.eqx.tree_at(
+        lambda n: n.ending,
+        world.members.net,
+        MLP((layer,)),
+        is_leaf=lambda x: x is None,
+    )
+    members = ensemble.eqx.tree_at(lambda m: m.net, world.members, net)
+    uniform = jnp.array([0.0, 0.49, 0.51, 1.0])
+    found = ends(
+        jnp.zeros((4, STATES)), uniform, "learned", world._replace(members=members)
+    )
+    assert found.tolist() == [True, True, False, False]
 
 
 # When worlds end

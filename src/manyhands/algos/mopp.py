@@ -434,8 +434,8 @@ def _skeleton(options: Options) -> Model:
     order = jnp.zeros(1, jnp.int32)
     behavior = Proposer(chain, order)
     if options.proposer == "set":
-        trunk = Trunk(dense, dense, one, one)
-        behavior = BehaviorSet(trunk, Head(dense, one, dense), one, one > 0)
+        trunk, matrix = Trunk(dense, dense, one, one), one[None]
+        behavior = BehaviorSet(trunk, Head(dense, matrix, dense), matrix, one > 0)
     return Model(
         autoregressive.Member(chain, order, options.changes),
         behavior,

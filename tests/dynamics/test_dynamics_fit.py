@@ -1,0 +1,135 @@
+"""The loop that learns dynamics: who is kept, when it stops, how it goes on."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from manyhands import Trajectories, UserError
+from manyhands.dynamics import fit as fitting
+from manyhands.dynamics.fit import Dynamics, Fitting, fit
+from manyhands.dynamics.prediction import predict_all, targets_of
+from manyhands.dynamics.rows import prepare
+from manyhands.dynamics.settings import Settings
+
+TINY = Settings("gaussian", 3, 2, 8, 60, 16, 2, 1e-2)
+
+
+def same(x: np.ndarray) -> np.ndarray:
+    return x
+
+
+def silent(step: int, shown: dict[str, float]) -> None:
+    """Nobody is watching."""
+
+
+@pytest.fixture(autouse=True)
+def short_epochs(monkeypatch):
+    monkeypatch.setattr(fitting, "LEAST_EPOCH", 20)
+
+
+@pytest.fixture(scope="module")
+def data(linear) -> Trajectories:
+    return linear.data[:30]
+
+
+def assert_same(one: Dynamics, other: Dynamics) -> None:
+    for a, b in zip(jax.tree.leaves(one[:5]), jax.tree.leaves(other[:5]), strict=True):
+        assert np.array_equal(a, b)
+    assert one.report == other.report
+
+
+def test_rows_are_held_out_and_never_learnt_from(data):
+    rows = prepare(data, same, unit_rewards=False)
+    assert len(rows.held.rewards) == 60
+    assert len(rows.packed.rows) == 240
+    everything = np.concatenate([rows.held.rewards, rows.packed.rows[:, 3]])
+    np.testing.assert_array_equal(np.sort(everything), np.sort(data.rewards))
+    np.testing.assert_allclose(
+        rows.inputs.center[:2], rows.packed.rows[:, :2].mean(axis=0), atol=1e-6
+    )
+    unit = prepare(data, lambda x: x * 2, unit_rewards=True)
+    rewards = np.concatenate([unit.held.rewards, unit.packed.rows[:, 3]])
+    assert (rewards.min(), rewards.max()) == (0, 1)
+    assert unit.rewards == (data.rewards.min(), data.rewards.max())
+    np.testing.assert_allclose(unit.held.observations, 2 * rows.held.observations)
+    change = targets_of(unit.held)[:, 1:]
+    np.testing.assert_allclose(change, 2 * targets_of(rows.held)[:, 1:], atol=1e-5)
+
+
+def test_too_little_data_is_refused(data):
+    few = Trajectories.from_arrays(
+        observations=data.observations[:5],
+        actions=data.actions[:5],
+        rewards=data.rewards[:5],
+        terminals=np.zeros(5, bool),
+        timeouts=np.arange(5) == 4,
+    )
+    # The last one's next observation is not known.
+    with pytest.raises(UserError, match="expected at least 10 transitions .* got 4"):
+        prepare(few, same, unit_rewards=False)
+
+
+@pytest.fixture(scope="module")
+def alone(data) -> Dynamics:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "LEAST_EPOCH", 20)
+        return fit(data, same, [(4, TINY)], None, silent, 1e9)[0]
+
+
+def test_a_replica_is_what_it_would_be_alone(data, alone):
+    found = fit(data, same, [(3, TINY), (4, TINY), (3, TINY)], None, silent, 1e9)
+    assert_same(found[1], alone)
+    assert found[0] is found[2]
+    assert found[0].report != found[1].report
+
+
+def test_an_interrupted_fit_goes_on_to_the_same_bits(data, alone, tmp_path):
+    def stop(step: int, shown: dict[str, float]) -> None:
+        if step == 40:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(data, same, [(4, TINY)], tmp_path, stop, 0.0)
+    assert (tmp_path / "checkpoints").exists()
+    again = fit(data, same, [(4, TINY)], tmp_path, silent, 0.0)[0]
+    assert_same(again, alone)
+    assert not (tmp_path / "checkpoints").exists()
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [20, 40, 60]
+    # What is there is read, not learnt again.
+    read = fit(data, same, [(4, TINY)], tmp_path, stop, 0.0)[0]
+    assert_same(read, alone)
+
+
+def test_the_best_of_every_member_is_kept_and_waiting_ends(data):
+    settings = Settings("gaussian", 3, 2, 8, 10_000, 16, 1, 3e-2)
+    one = Fitting(prepare(data, same, False), [(0, settings)], None, silent, 1e9)
+    seen = []
+    keep = one._keep_best
+
+    def watched() -> np.ndarray:
+        seen.append(keep()[0])
+        return seen[-1][None]
+
+    one._keep_best = watched
+    found = one.result()[0]
+    errors, kept = np.array(seen), np.full(3, np.inf)
+    waited = 0
+    for row in errors:
+        better = row < 0.99 * kept
+        kept = np.where(better, row, kept)
+        waited = 0 if better.any() else waited + 1
+    assert waited == 2  # one more than its patience
+    assert len(errors) * 20 < 10_000
+    assert (kept < errors[-1]).any()  # it did get worse again
+    np.testing.assert_allclose(
+        found.report["heldout"]["squared_error"], kept, rtol=1e-4
+    )
+    assert found.elites.tolist() == np.argsort(kept)[:2].tolist()
+    held = one.rows.held
+    said = predict_all(found.members, held.observations, held.actions)
+    mse = jnp.mean((said.mean - targets_of(held)) ** 2, axis=(1, 2))
+    np.testing.assert_allclose(mse, kept, rtol=1e-4)
