@@ -89,8 +89,14 @@ def overrides(presets: Mapping[str, Any], several: bool = False) -> type:
     default, *others = presets
 
     def words(name: str) -> str:
-        rest = [f"; {preset}: {getattr(presets[preset], name)}" for preset in others]
-        return f"({getattr(presets[default], name)}{''.join(rest)})"
+        usual, values = getattr(presets[default], name), {}
+        for preset in others:
+            values.setdefault(getattr(presets[preset], name), []).append(preset)
+        # Where there are many presets, only what is different in them.
+        if len(others) > 1:
+            values.pop(usual, None)
+        rest = [f"; {', '.join(who)}: {value}" for value, who in values.items()]
+        return f"({usual}{''.join(rest)})"
 
     return make_dataclass(
         "Overrides",

@@ -23,6 +23,14 @@ OPTIONS = mopo.Options(**SMALL, ending="never", elites=1, discount=0.9, entropy=
 CONFIG = jax.tree.map(jnp.float32, OPTIONS)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def quick_compiling():
+    """Small programs that run for a moment: compiling is all of the time."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 @pytest.fixture(scope="module")
 def state(box) -> mopo.State:
     """With a temperature and targets of their own."""

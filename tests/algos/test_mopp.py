@@ -9,6 +9,7 @@ from float64 import double, mlp
 from manyhands import Policy, UserError, evaluate, fit, load_policy, make, train
 from manyhands.algos import mopp
 from manyhands.algos.algorithm import Given, Setting
+from manyhands.algos.lbrac_v import Start
 from manyhands.behavior import vq
 from manyhands.behavior.problem import Scaling
 from manyhands.dynamics import autoregressive
@@ -28,6 +29,14 @@ OPTIONS = mopp.Options(
     ending="never",
 )
 CONFIG = jax.tree.map(jnp.float32, OPTIONS)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compiling():
+    """Small programs that run for a moment: compiling is all of the time."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="module")

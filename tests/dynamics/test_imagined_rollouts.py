@@ -196,6 +196,7 @@ def test_the_rule_of_the_fork_is_that_of_its_data():
 def test_which_rule(small):
     data = make("fork-1", 100)
     assert termination.decide("auto", data, "manyhands/Fork-v0") == "fork"
+    assert termination.decide("auto", data, "manyhands/Leap-v0") == "fork"
     assert termination.decide("auto", data, "HalfCheetah-v5") == "never"
     assert termination.decide("auto", data, "walker2d-medium-v2") == "walker2d"
     assert termination.decide("auto", data, None) == "learned"

@@ -28,16 +28,17 @@ class Train:
     out: Path
     """The run directory. A run that was interrupted there is continued."""
     algo: str = DEFAULT
-    """lbrac_v, brac_v, brac_p, cql, fisher_brc, bcq, plas, td3_bc, iql, rebrac, bc,
-    vae_bc, or clone: the best behavior as it is."""
+    """lbrac_v, brac_v, brac_p, cql, fisher_brc, bcq, plas, td3_bc, iql, rebrac, mopo,
+    mopp, bc, vae_bc, or clone: the best behavior as it is."""
     behavior: Path | None = None
-    """A run of `manyhands fit` on this data to start from; else that comes first."""
+    """A run of `manyhands fit` on this data to start from; else that comes first. For
+    mopp: to plan with, instead of a model of its own."""
     k: str = "10"
     """How many behaviors to look for then, or auto."""
     seeds: tuple[int, ...] = (0,)
     """Several train together, and so do several values of an option."""
     preset: str = "default"
-    """default, or paper: the printed hyper-parameters."""
+    """default, or paper: the printed hyper-parameters. Some have others, by task."""
     env: str | None = None
     """The environment to evaluate in; by default the one that made the data."""
     episodes: int = 20

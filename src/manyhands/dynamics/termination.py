@@ -50,7 +50,7 @@ RULES: dict[str, Rule] = {
     "ant": ant,
     "fork": _fork,
 }
-TASKS = {name: name for name in RULES} | {"halfcheetah": "never"}
+TASKS = {name: name for name in RULES} | {"halfcheetah": "never", "leap": "fork"}
 
 
 def rule_of(env_id: str | None) -> str | None:
