@@ -44,19 +44,19 @@ def small(monkeypatch, tmp_path) -> dict[str, Any]:
     fit, train, evaluate, make = mh.fit, mh.train, mh.evaluate, mh.make
 
     def small_fit(data: Any, *words: Any, **options: Any) -> Any:
-        return fit(data, *words, **options | {"steps": FEW, "policy_width": 32})
+        return fit(data, *words, **options | {"steps": FEW})
 
     def small_train(data: Any, *words: Any, **options: Any) -> Any:
         few = {"steps": FEW, "episodes": 0, "evaluations": 0}
         if "warm_up" in options:
-            few["warm_up"] = FEW // 2
+            few["warm_up"] = 10
         return train(data, *words, **options | few)
 
     def small_evaluate(policy: Any, *words: Any, **options: Any) -> Any:
         return evaluate(policy, *words, **options | {"episodes": 2})
 
     def small_make(name: str, *words: Any, **options: Any) -> Any:
-        return make(name, 800)
+        return make("fork-3", 800)  # of one shape: compiled once
 
     for name, call in {
         "fit": small_fit,
@@ -91,8 +91,8 @@ def test_commands_of_the_quick_start_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     few = {
         "data make": "--transitions 800",
-        "fit": f"--steps {FEW} --policy-width 32 --no-figures",
-        "train": f"--steps {FEW} --warm-up 5 --critic-width 16 --episodes 0",
+        "fit": f"--steps {FEW} --no-figures",
+        "train": "--steps 20 --warm-up 5 --critic-width 16 --episodes 0",
     }
     ran = []
     for text in blocks(DOCS / "quickstart.md", "sh"):

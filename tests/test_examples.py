@@ -9,7 +9,7 @@ import jax
 import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-SMALL = "--transitions 800 --steps 60"
+SMALL = "--transitions 800 --steps 20"
 # By name: the arguments, what is printed, and what is written.
 RUNS = {
     "1_fit_behaviors": (
@@ -23,18 +23,18 @@ RUNS = {
         None,
     ),
     "3_train_and_evaluate": (
-        "--transitions 800 --fit-steps 60 --steps 6 --episodes 2",
+        "--transitions 800 --fit-steps 20 --steps 6 --episodes 2",
         r"lbrac_v: return .* over 2 episodes.*bc: return .* over 2 episodes",
         "example-3/lbrac_v/policy.safetensors",
     ),
     "4_your_own_logs": (
-        "--shifts 20 --steps 60",
+        "--shifts 20 --steps 20",
         r"behavior 0: \d+ shifts.*at level \+1 the policy sets [+-]\d",
         "example-4/fit/report.html",
     ),
     "5_sweep": (
-        SMALL + " --k 1 2 --seeds 0 1",
-        r"\n  1 +-?\d\.\d+ ± \d.*\n  2 +-?\d\.\d+ ± \d",
+        SMALL + " --k 2 3 5 --seeds 0 1",
+        r"\n  2 +-?\d\.\d+ ± \d.*\n  5 +-?\d\.\d+ ± \d",
         "example-5/report.html",
     ),
 }

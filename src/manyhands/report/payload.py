@@ -105,11 +105,16 @@ def _fit(saved: SavedRun, run: Run, top: Run, most: int) -> dict[str, Any]:
 
 
 def _embeddings(saved: SavedRun, run: Run) -> dict[str, np.ndarray] | None:
-    """Of the policy's run where it has some: with e_pi among them."""
+    """Of the policy's run where it has some: with e_pi among them.
+
+    Those of a learner that has diverged are no places on a map.
+    """
     for place in (saved.run, run):
         if (place.path / "embeddings.npz").exists():
             with np.load(place.path / "embeddings.npz") as arrays:
-                return dict(arrays)
+                found = {k: v for k, v in arrays.items() if np.isfinite(v).all()}
+            if {"W", "E"} <= set(found):
+                return found
     return None
 
 

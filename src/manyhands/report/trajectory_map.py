@@ -9,7 +9,7 @@ from manyhands.data.trajectories import Trajectories
 from manyhands.report.packing import bytes_between, floats
 
 SHOWN = 2000  # trajectories on the page
-ROWS = 400_000  # transitions that are looked at for them
+ROWS = 1_000_000  # transitions that are looked at for them: seconds
 EACH = 20  # of every behavior, however small
 POINTS = 60  # in time, of a trajectory's actions
 DIMENSIONS = 12  # of actions, drawn over time

@@ -146,7 +146,7 @@ function smallHistogram({ shares, all, low, high, paint, width = 150, label }) {
 // Numbers in a grid, each cell the darker the larger its share.
 function heatMap({ rows, columns, values, show, width, label, rowTitle, columnTitle, share }) {
   const longest = Math.max(...rows.map((r) => r.length));
-  const left = Math.min(width * 0.4, 20 + 7 * longest);
+  const left = Math.max(64, Math.min(width * 0.4, 20 + 7 * longest));
   const cell = Math.min(84, Math.max(26, (width - left - 8) / columns.length));
   const most = Math.floor((left - 14) / 7);
   const height = 44 + 32 * rows.length + 4, total = left + cell * columns.length + 8;

@@ -130,6 +130,7 @@ function heldOutFigure(about, width) {
     { label: "one Gaussian", value: single, text: fixed(single), color: color(-1), shape: "square" }];
   const gain = about.heldout_log_prob - single;
   const words = gain > 0.02 ? `Knowing who acts gains ${fixed(gain)} nats a transition on steps that were held out: more than one behavior is in the data.`
+    : gain < -0.02 ? `It explains held-out steps worse than one Gaussian, by ${fixed(-gain)} nats a transition: too few updates, or too little data. Do not trust these behaviors.`
     : `Knowing who acts gains ${fixed(gain)} nats a transition on steps that were held out: next to nothing. One behavior may be all there is.`;
   return figure("Held-out log-probability", words,
     el("div", {}, dotChart({ rows, width, x: { label: "nats a transition" }, label: "held-out log-probability" })),
