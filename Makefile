@@ -27,7 +27,7 @@ bench: .venv/.ready-dev
 
 docs: .venv/.ready-dev
 	$(BIN)/python docs/build/cli.py > docs/cli.md
-	$(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open site/index.html"
 
 clean:

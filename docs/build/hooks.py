@@ -1,5 +1,6 @@
 """What the site's build makes: a file of every format, and a report to look at."""
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,5 +22,13 @@ def on_config(config: Any) -> Any:
     return config
 
 
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Results lie beside docs/ in the repository, and within the site."""
+    return markdown.replace("](../results/", "](results/")
+
+
 def on_post_build(config: Any) -> None:
-    files.make(Path(config["site_dir"]) / "files")
+    site = Path(config["site_dir"])
+    results = Path(config["docs_dir"]).parent / "results"
+    shutil.copytree(results, site / "results", dirs_exist_ok=True)
+    files.make(site / "files")
