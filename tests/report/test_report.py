@@ -410,6 +410,12 @@ def test_on_paper(page, open_page):
     printed = base64.b64decode(answer["data"])
     assert printed[:4] == b"%PDF"
     assert 2 <= printed.count(b"/Type /Page\n") <= 12
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    shape = "const c = page.maps[0].canvas; return [%s]"
+    drawn = browser.execute_script(shape % "c.width, c.height")
+    shown = browser.execute_script(shape % "c.clientWidth, c.clientHeight")
+    assert shown[0] / shown[1] == pytest.approx(drawn[0] / drawn[1], rel=0.02)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 def test_what_is_missing_is_said(folder, open_page, tmp_path):
