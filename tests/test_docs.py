@@ -161,6 +161,12 @@ def test_links_between_pages_lead_somewhere():
     assert not wrong
 
 
+def test_every_page_is_in_the_menu():
+    menu = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    named = set(re.findall(r": (\w+\.md)$", menu, re.MULTILINE))
+    assert named == {page.name for page in DOCS.glob("*.md")}
+
+
 def test_every_public_name_is_in_the_reference():
     text = (DOCS / "api.md").read_text()
     for name in set(mh.__all__) - {"__version__"}:
