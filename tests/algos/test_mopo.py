@@ -31,6 +31,14 @@ def quick_compiling():
     jax.config.update("jax_disable_most_optimizations", False)
 
 
+@pytest.fixture
+def long_running():
+    """Where it is worth to compile well."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
+
+
 @pytest.fixture(scope="module")
 def state(box) -> mopo.State:
     """With a temperature and targets of their own."""
@@ -221,7 +229,7 @@ def test_when_the_world_ends_is_decided_by_the_data():
 
 
 @pytest.mark.slow
-def test_it_passes_the_fork():
+def test_it_passes_the_fork(long_running):
     """From five demonstrators: two leave too much unknown, see docs/algorithms."""
     policy = train(make("fork-5", 20_000), "mopo", episodes=0, **FORK)
     returns = evaluate(policy, episodes=50, workers=1).returns

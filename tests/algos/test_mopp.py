@@ -39,6 +39,14 @@ def quick_compiling():
     jax.config.update("jax_disable_most_optimizations", False)
 
 
+@pytest.fixture
+def long_running():
+    """Where it is worth to compile well."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
+
+
 @pytest.fixture(scope="module")
 def given(box) -> Given:
     """Dynamics that nobody taught, rewards from -1 to 3 in the data."""
@@ -224,7 +232,7 @@ def test_what_is_decided(data):
 
 
 @pytest.mark.slow
-def test_it_passes_the_fork():
+def test_it_passes_the_fork(long_running):
     """And does better than the clone of its demonstrators, which it starts from."""
     policy = train(
         make("fork-2", 20_000),
