@@ -135,12 +135,13 @@ class Players(AbstractContextManager):
     def returns(self, models: Pytree, seed: int = 0) -> np.ndarray:
         """[policy, episode], of models stacked along a leading axis."""
         many = len(jax.tree.leaves(models)[0])
-        models = jax.device_put(jax.device_get(models), self.place)
+        models = jax.device_get(models)
         parts = []
         for first in range(0, many, self.together):
             # The last ones may play twice, so that there is one shape to compile.
             which = np.minimum(np.arange(first, first + self.together), many - 1)
-            part = self._play(jax.tree.map(lambda leaf: leaf[which], models), seed)  # noqa: B023
+            some = jax.tree.map(lambda leaf: leaf[which], models)  # noqa: B023
+            part = self._play(jax.device_put(some, self.place), seed)
             parts.append(part[: many - first])
         return np.concatenate(parts)
 

@@ -33,7 +33,7 @@ from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
 from manyhands.fleet import Packed
 from manyhands.runs import Run, environment, mean_and_std
-from manyhands.types import Box
+from manyhands.types import Box, Pytree
 
 
 def _silent(done: int, shown: dict[str, float]) -> None:
@@ -377,12 +377,17 @@ def _policy(
     return Policy(
         algo=algo,
         options=replica.options,
-        model=jax.tree.map(lambda leaf: leaf[r], result.models),
+        model=_one_of(result.models, r),
         box=replica.given.box,
         scaling=scaling,
         env_id=env,
         summary=summary,
     )
+
+
+@jax.jit
+def _one_of(models: Pytree, r: Any) -> Pytree:
+    return jax.tree.map(lambda leaf: leaf[r], models)
 
 
 def write(run: Run, policies: list[Policy]) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -95,8 +96,7 @@ class Training:
 
     def _models(self, state: Pytree) -> Pytree:
         """Copies: a fleet gives its state up."""
-        models = jax.vmap(self.algorithm.model)(state, self.fitted)
-        return jax.tree.map(jnp.copy, models)
+        return _copies(self.algorithm.model, state, self.fitted)
 
     # The loop
 
@@ -225,5 +225,14 @@ def _traced(options: Any) -> Any:
     return jax.tree.map(jnp.float32, options)
 
 
+# Compiled as a whole: an operation of its own for every array takes much longer.
+
+
+@partial(jax.jit, static_argnums=0)
+def _copies(model: Callable[[Pytree, Pytree], Pytree], state: Pytree, fitted: Pytree):
+    return jax.tree.map(jnp.copy, jax.vmap(model)(state, fitted))
+
+
+@jax.jit
 def _stack(trees: list[Pytree]) -> Pytree:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
