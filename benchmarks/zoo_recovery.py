@@ -229,8 +229,8 @@ def tables(rows: list[dict[str, Any]]) -> str:
         "",
         "## Who made which trajectory",
         "",
-        "ARI of the seeds, with K given and with auto, and their codes; and that of the",
-        "paper's preset (500,000 updates) at K.",
+        "ARI of the seeds, with K given and with auto, and their codes; and that of",
+        "the paper's preset (500,000 updates) at K.",
         "",
         "| case | sources | trajectories | updates | ARI at K | codes | "
         "ARI with auto | codes | ARI, paper's preset |",

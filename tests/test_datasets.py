@@ -12,6 +12,8 @@ def test_made_data_sets_by_name():
         make("fork-9")
     with pytest.raises(UserError, match="takes no options"):
         load("fork:fork-2", clip=True)
+    with pytest.raises(UserError, match="no such file; is fork:fork-2 meant?"):
+        load("fork-2")
     with pytest.raises(UserError, match="transitions: expected at least 1, got 0"):
         make("fork-2", transitions=0)
 

@@ -39,6 +39,9 @@ def load(data: str | Path, **options: Any) -> Trajectories:
         if name not in MAKERS[maker].sizes:
             raise _unknown(name, MAKERS[maker].sizes)
         return make(name)
+    for prefix, made in MAKERS.items():
+        if str(data) in made.sizes and not Path(data).exists():
+            raise UserError(f"{data}: no such file; is {prefix}:{data} meant?")
     return formats.read(data, ReadOptions(**options))
 
 
@@ -93,7 +96,9 @@ class Maker:
 
 MAKERS = {
     "fork": Maker(
-        sizes={f"fork-{k}": 20_000 for k in range(1, 6)},
+        sizes={
+            f"{course}-{k}": 20_000 for course in ("fork", "leap") for k in range(1, 6)
+        },
         module="manyhands.envs.fork_demonstrators",
     ),
     "zoo": Maker(sizes=data_sets(), module="manyhands.zoo.build"),

@@ -298,3 +298,16 @@ def test_observations_or_codes_that_do_not_fit_are_refused_in_sampling(behavior,
     for code in (2, -1, [0, 1, 0]):
         with pytest.raises(UserError, match="code: expected"):
             behavior.sample(data.observations[:2], code)
+
+
+def test_all_steps_tell_who_made_a_trajectory_those_held_out_too():
+    """Trajectories of the leap are so short that one step more or less matters."""
+    data = make("leap-2", 3000)
+    found = fit(data, k=2, steps=600)
+    assert found.k == 2
+    judged = found.responsibilities(data, prior="uniform").argmax(axis=1)
+    assert (found.codes == judged).all()
+    # The held-out score is that of codes in which those steps had no say.
+    held = data.split_within(found.options.holdout, seed=0)[1]
+    with_a_say = found.log_prob(held, found.codes[held.ids]).mean()
+    assert found.summary["behavior"]["heldout_log_prob"] < with_a_say - 0.01

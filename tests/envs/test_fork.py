@@ -10,7 +10,7 @@ from manyhands.envs import fork
 from manyhands.envs import fork_demonstrators as demonstrators
 
 EPISODES = 1000
-FORKS = [f"fork-{k}" for k in range(1, 6)]
+SETS = [*(f"fork-{k}" for k in range(1, 6)), "leap-2"]
 
 
 def at(x: float, y: float, time: int = 0) -> fork.State:
@@ -57,6 +57,11 @@ def test_goal_and_obstacle_end_the_episode_and_the_horizon_times_out():
     assert not there_late.timeout
 
 
+def test_moves_of_the_leap_are_long():
+    after = fork.step(at(0.0, -0.9), jnp.array([0.5, 1.0]), fork.LEAP)
+    np.testing.assert_allclose(after.state.position, [0.2, -0.5], atol=1e-6)
+
+
 def test_actions_and_positions_stay_in_their_bounds():
     wide = fork.step(at(0.95, 0.5), jnp.array([9.0, 0.0]))
     np.testing.assert_allclose(wide.state.position, [1.0, 0.5])
@@ -65,7 +70,7 @@ def test_actions_and_positions_stay_in_their_bounds():
 def test_reset_varies_start_and_goal_within_their_spread():
     states = jax.vmap(fork.reset)(jax.random.split(jax.random.key(0), 500))
     for x, spread in (
-        (states.position[:, 0], fork.START_SPREAD),
+        (states.position[:, 0], fork.FORK.start_spread),
         (states.goal[:, 0], fork.GOAL_SPREAD),
     ):
         assert 0.9 * spread < float(jnp.abs(x).max()) <= spread
@@ -81,13 +86,15 @@ def test_every_demonstrator_reaches_the_goal(name):
     assert reached >= 0.95
 
 
+@pytest.mark.parametrize("course", fork.COURSES.values(), ids=fork.COURSES)
 @pytest.mark.parametrize("k", [2, 3, 4, 5])
-def test_the_mean_action_of_the_pooled_demonstrators_hits_the_obstacle(k):
+def test_the_mean_action_of_the_pooled_demonstrators_hits_the_obstacle(k, course):
     crowd = demonstrators.stack(tuple(demonstrators.DEMONSTRATORS)[:k])
     episodes = demonstrators.rollout(
         lambda s, key: (demonstrators.pooled_mode(s, crowd), jnp.zeros(())),
         jax.random.key(7),
         EPISODES,
+        course,
     )
     _, hit = outcomes(episodes)
     assert hit >= 0.8
@@ -108,7 +115,7 @@ def log_probs(who, observations, actions):
     return jax.vmap(one)(observations, actions)
 
 
-@pytest.mark.parametrize("name", FORKS)
+@pytest.mark.parametrize("name", SETS)
 def test_data_sets_have_equal_shares_labels_and_exact_log_probs(name):
     k = int(name[-1])
     data = make(name, transitions=3000)
@@ -142,11 +149,12 @@ def test_the_larger_set_contains_the_smaller_one():
     )
 
 
-def test_gymnasium_environment_is_registered_and_agrees_with_the_pure_step():
+@pytest.mark.parametrize("course", fork.COURSES.values(), ids=fork.COURSES)
+def test_gymnasium_environment_is_registered_and_agrees_with_the_pure_step(course):
     import gymnasium
     from gymnasium.utils.env_checker import check_env
 
-    env = gymnasium.make("manyhands/Fork-v0")
+    env = gymnasium.make(course.env_id)
     check_env(env.unwrapped, skip_render_check=True)
     observation, _ = env.reset(seed=3)
     state = at(*observation[:2].tolist())._replace(
@@ -154,7 +162,7 @@ def test_gymnasium_environment_is_registered_and_agrees_with_the_pure_step():
     )
     for _ in range(fork.HORIZON):
         action = np.array([1.0, 0.3], np.float32)
-        expected = fork.step(state, jnp.asarray(action))
+        expected = fork.step(state, jnp.asarray(action), course)
         observation, reward, terminal, timeout, info = env.step(action)
         state = expected.state
         np.testing.assert_allclose(observation, fork.observe(state), atol=1e-6)

@@ -179,14 +179,14 @@ def _finish(
     model, data, values = result.model, problem.data, None
     train, test = problem.train, problem.test
     if method == "vq":
-        model, codes, order = _number_codes(problem, options, result, k)
+        model, codes, learnt, order = _number_codes(problem, options, result, k)
         if result.values is not None:
             H = operator.attrgetter("H")
             values = vq.Values(
                 *(eqx.tree_at(H, c, c.H[:, order]) for c in result.values)
             )
     else:
-        codes = np.zeros(len(data), np.int64)
+        codes = learnt = np.zeros(len(data), np.int64)
     by_row = _log_probs(method, model, problem, test)
     by_code = train.sums(_log_probs(method, model, problem, train)) + test.sums(by_row)
     counts = train.counts + test.counts
@@ -219,7 +219,8 @@ def _finish(
         usual_length=float(data.lengths.mean()),
         fingerprint=data.fingerprint,
     )
-    heldout = by_row[np.arange(len(by_row)), codes[test.trajectory]]
+    # Held-out steps have had no say in these codes.
+    heldout = by_row[np.arange(len(by_row)), learnt[test.trajectory]]
     behavior.summary.update(
         _summary(data, behavior, k, seed, float(heldout.mean()), single, result)
     )
@@ -231,31 +232,39 @@ def _number_codes(
     options: Options,
     result: Result,
     k: int | str,
-) -> tuple[vq.Policy, np.ndarray, np.ndarray]:
+) -> tuple[vq.Policy, np.ndarray, np.ndarray, np.ndarray]:
     """Codes in use, the largest first; trajectories by likelihood, or as printed.
 
-    Returns the policy, the code of every trajectory, and what codes were before.
+    Returns the policy, the code of every trajectory by all of its steps and by those
+    learnt from, and what codes were before.
     """
     policy, active = result.model, result.active
     if options.init == "random":
         # Codes beyond this replica's k are padding.
         order = np.flatnonzero(active)
         policy = eqx.tree_at(lambda p: p.E, policy, policy.E[order])
-        return policy, printed_codes(policy, active[active]), order
-    sums = problem.train.sums(_log_probs("vq", policy, problem, problem.train))
-    codes = quantise.by_likelihood(sums, active)
-    if options.merge and isinstance(k, int) and len(set(codes.tolist())) > k:
+        codes = printed_codes(policy, active[active])
+        return policy, codes, codes, order
+    train = problem.train.sums(_log_probs("vq", policy, problem, problem.train))
+    held = problem.test.sums(_log_probs("vq", policy, problem, problem.test))
+    learnt = quantise.by_likelihood(train, active)
+    if options.merge and isinstance(k, int) and len(set(learnt.tolist())) > k:
         # Too few steps for a merge on the way.
-        held = problem.test.sums(_log_probs("vq", policy, problem, problem.test))
-        codes, active, _ = quantise.merge(
-            active, sums, held, problem.test.counts, result.embedded, k
+        learnt, active, _ = quantise.merge(
+            active, train, held, problem.test.counts, result.embedded, k
         )
+        codes = learnt
+    else:
+        # The one step of a short trajectory that tells who made it may be held out.
+        active = np.isin(np.arange(len(active)), learnt)
+        codes = quantise.by_likelihood(train + held, active)
     policy = quantise.move_to_codes(policy, codes, active)
     sizes = np.bincount(codes, minlength=len(active))
-    order = np.argsort(-sizes, kind="stable")[: (sizes > 0).sum()]
+    order = np.argsort(-sizes, kind="stable")[: active.sum()]
     number = np.empty(len(active), np.int64)
     number[order] = np.arange(len(order))
-    return eqx.tree_at(lambda p: p.E, policy, policy.E[order]), number[codes], order
+    policy = eqx.tree_at(lambda p: p.E, policy, policy.E[order])
+    return policy, number[codes], number[learnt], order
 
 
 def _summary(

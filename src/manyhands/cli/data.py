@@ -45,9 +45,10 @@ class Make:
     """Make a built-in data set and write it to disk."""
 
     name: tyro.conf.Positional[str]
-    """fork-1 to fork-5: the fork problem with that many demonstrators;
-    {hopper, halfcheetah, walker2d}-{heterogeneous-1 to heterogeneous-5, random, medium,
-    medium-replay, medium-expert}: MuJoCo, by stored policies."""
+    """fork-1 to fork-5: the fork problem with that many demonstrators; leap-1 to
+    leap-5: the same with long moves; {hopper, halfcheetah, walker2d}-{heterogeneous-1
+    to heterogeneous-5, random, medium, medium-replay, medium-expert}: MuJoCo, by stored
+    policies."""
     out: str
     """The file: .hdf5 (D4RL's layout), .npz, or format:where."""
     transitions: int | None = None

@@ -7,7 +7,11 @@ def register() -> None:
         import gymnasium
     except ImportError:
         return
-    if "manyhands/Fork-v0" not in gymnasium.registry:
-        gymnasium.register(
-            "manyhands/Fork-v0", entry_point="manyhands.envs.fork_gym:ForkEnv"
-        )
+    for course in ("fork", "leap"):
+        env_id = f"manyhands/{course.capitalize()}-v0"
+        if env_id not in gymnasium.registry:
+            gymnasium.register(
+                env_id,
+                entry_point="manyhands.envs.fork_gym:ForkEnv",
+                kwargs={"course": course},
+            )

@@ -4,6 +4,11 @@ The problem in miniature that many hands cause: half of the demonstrators pass o
 left, half on the right, and their average drives into the obstacle. Everything is a
 pure function of arrays (`reset`, `step`), made to be vmapped and scanned.
 
+There are two courses. On the fork moves are short, and a clone of the average can steer
+clear of the obstacle in the end: whoever is a little left of the middle is among those
+who pass on the left. The leap has the same arena, but moves that are so long that the
+first one decides.
+
     observation  (x, y, dx, dy): where the point is, and the way to the goal
     action       (ax, ay) in [-1, 1], the move in units of the longest one
     reward       progress towards the goal, less a price per step; +1 at the goal,
@@ -16,20 +21,28 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-ENV_ID = "manyhands/Fork-v0"
 OBSERVATION_SIZE = 4
 ACTION_SIZE = 2
 HORIZON = 30
 
 START = (0.0, -0.9)
-START_SPREAD = 0.4  # of x, uniform to both sides
 GOAL = (0.0, 0.85)
 GOAL_SPREAD = 0.2  # of x, uniform to both sides
 GOAL_RADIUS = 0.15
 OBSTACLE, OBSTACLE_RADIUS = (0.0, 0.0), 0.35
 WALL = 1.0  # the arena is [-WALL, WALL] in x and y
-LONGEST_MOVE = 0.12
 STEP_PRICE = 0.05
+
+
+class Course(NamedTuple):
+    env_id: str
+    longest_move: float
+    start_spread: float  # of x, uniform to both sides
+
+
+FORK = Course("manyhands/Fork-v0", longest_move=0.12, start_spread=0.4)
+LEAP = Course("manyhands/Leap-v0", longest_move=0.4, start_spread=0.05)
+COURSES = {"fork": FORK, "leap": LEAP}
 
 
 class State(NamedTuple):
@@ -47,17 +60,17 @@ class Step(NamedTuple):
     timeout: Bool[Array, ""]
 
 
-def reset(key: PRNGKeyArray) -> State:
+def reset(key: PRNGKeyArray, course: Course = FORK) -> State:
     start, goal = jax.random.uniform(key, (2,), minval=-1.0, maxval=1.0)
     return State(
-        position=jnp.array([START[0] + START_SPREAD * start, START[1]]),
+        position=jnp.array([START[0] + course.start_spread * start, START[1]]),
         goal=jnp.array([GOAL[0] + GOAL_SPREAD * goal, GOAL[1]]),
         time=jnp.zeros((), jnp.int32),
     )
 
 
-def step(state: State, action: Float[Array, "2"]) -> Step:
-    move = LONGEST_MOVE * jnp.clip(action, -1.0, 1.0)
+def step(state: State, action: Float[Array, "2"], course: Course = FORK) -> Step:
+    move = course.longest_move * jnp.clip(action, -1.0, 1.0)
     after = state._replace(
         position=jnp.clip(state.position + move, -WALL, WALL), time=state.time + 1
     )

@@ -1,7 +1,7 @@
 """Five demonstrators of the fork problem, each with a way of its own, and their data.
 
-`fork-k` is the data set of the first k of them, equal shares of transitions, with
-source labels and exact log-probabilities.
+`fork-k` and `leap-k` are the data sets of the first k of them, equal shares of
+transitions, with source labels and exact log-probabilities.
 """
 
 from collections.abc import Callable
@@ -108,7 +108,9 @@ class Episodes(NamedTuple):
 Actor = Callable[[Array, PRNGKeyArray], tuple[Array, Array]]
 
 
-def rollout(act: Actor, key: PRNGKeyArray, episodes: int) -> Episodes:
+def rollout(
+    act: Actor, key: PRNGKeyArray, episodes: int, course: fork.Course = fork.FORK
+) -> Episodes:
     """Run whole episodes side by side."""
 
     def episode(key: PRNGKeyArray) -> Episodes:
@@ -117,7 +119,7 @@ def rollout(act: Actor, key: PRNGKeyArray, episodes: int) -> Episodes:
         def one(state: fork.State, key: PRNGKeyArray):
             observation = fork.observe(state)
             action, log_prob = act(observation, key)
-            after = fork.step(state, action)
+            after = fork.step(state, action, course)
             row = Episodes(
                 observations=observation,
                 actions=action,
@@ -130,14 +132,22 @@ def rollout(act: Actor, key: PRNGKeyArray, episodes: int) -> Episodes:
             return after.state, row
 
         keys = jax.random.split(key_steps, fork.HORIZON)
-        return jax.lax.scan(one, fork.reset(key_start), keys)[1]
+        return jax.lax.scan(one, fork.reset(key_start, course), keys)[1]
 
     return jax.vmap(episode)(jax.random.split(key, episodes))
 
 
-@partial(jax.jit, static_argnames="episodes")
-def demonstrate(who: Demonstrator, key: PRNGKeyArray, episodes: int) -> Episodes:
-    return rollout(lambda s, key: distribution(who, s).sample(key), key, episodes)
+@partial(jax.jit, static_argnames=("episodes", "course"))
+def demonstrate(
+    who: Demonstrator,
+    key: PRNGKeyArray,
+    episodes: int,
+    course: fork.Course = fork.FORK,
+) -> Episodes:
+    def act(observation: Array, key: PRNGKeyArray) -> tuple[Array, Array]:
+        return distribution(who, observation).sample(key)
+
+    return rollout(act, key, episodes, course)
 
 
 def make(
@@ -146,13 +156,13 @@ def make(
     seed: int = 0,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Trajectories:
-    """The data set `fork-k`: complete trajectories, at least `transitions` in all.
+    """A data set by name: complete trajectories, at least `transitions` in all.
 
     Deterministic given the seed; trajectories of the sources are shuffled.
     """
-    k = int(name.removeprefix("fork-"))
-    crowd = dict(list(DEMONSTRATORS.items())[:k])
-    return record(crowd, name, transitions, seed, progress)
+    course, k = name.split("-")
+    crowd = dict(list(DEMONSTRATORS.items())[: int(k)])
+    return record(crowd, name, transitions, seed, progress, fork.COURSES[course])
 
 
 def record(
@@ -161,6 +171,7 @@ def record(
     transitions: int,
     seed: int,
     progress: Callable[[int], None] = lambda done: None,
+    course: fork.Course = fork.FORK,
 ) -> Trajectories:
     """The data set of these demonstrators, equal shares of transitions."""
     share = -(-transitions // len(crowd))
@@ -172,7 +183,7 @@ def record(
         have, batch = 0, 0
         while have < share:
             key = jax.random.fold_in(key_source, batch)
-            episodes = demonstrate(who, key, EPISODES_TOGETHER)
+            episodes = demonstrate(who, key, EPISODES_TOGETHER, course)
             steps = episodes.lengths()
             # Whole episodes, until the share is reached.
             keep = int(np.searchsorted(have + np.cumsum(steps), share)) + 1
@@ -192,7 +203,7 @@ def record(
         trajectory=np.repeat(np.arange(len(lengths)), lengths),
         source=source,
         source_names=list(crowd),
-        env_id=fork.ENV_ID,
+        env_id=course.env_id,
         name=name,
         copy=False,
     )

@@ -1,4 +1,4 @@
-"""The fork problem as a Gymnasium environment, `manyhands/Fork-v0`."""
+"""The fork problem as Gymnasium environments, `manyhands/Fork-v0` and `Leap-v0`."""
 
 from typing import Any
 
@@ -8,7 +8,9 @@ import numpy as np
 
 from manyhands.envs import fork
 
-_reset, _step, _observe = jax.jit(fork.reset), jax.jit(fork.step), jax.jit(fork.observe)
+_reset = jax.jit(fork.reset, static_argnames="course")
+_step = jax.jit(fork.step, static_argnames="course")
+_observe = jax.jit(fork.observe)
 
 
 class ForkEnv(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -23,18 +25,21 @@ class ForkEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (fork.ACTION_SIZE,), np.float32)
     _state: fork.State
 
+    def __init__(self, course: str = "fork"):
+        self._course = fork.COURSES[course]
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         key = jax.random.key(int(self.np_random.integers(2**31)))
-        self._state = _reset(key)
+        self._state = _reset(key, course=self._course)
         return np.asarray(_observe(self._state)), {}
 
     def step(
         self, action: np.ndarray
     ) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        after = _step(self._state, np.asarray(action, np.float32))
+        after = _step(self._state, np.asarray(action, np.float32), course=self._course)
         self._state = after.state
         observation = np.asarray(_observe(after.state))
         terminal, timeout = bool(after.terminal), bool(after.timeout)
