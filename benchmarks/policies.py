@@ -4,7 +4,7 @@ A case is a data set and a variant of a learner (`hopper-heterogeneous-5/default
 process of its own; several run at a time, on one GPU. First the data sets are made and
 the behavior sets that several variants start from are fitted (`--data` keeps both).
 Results are lines of --out, one per replica, with all evaluations along the way; cases
-that are there are not run again.
+that are there are not run again. Tables: benchmarks/policy_tables.py.
 Usage: python benchmarks/policies.py --cases CASE ... [--steps 100000] [--jobs 12]
 """
 
@@ -17,8 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 import manyhands as mh
 from manyhands.runs import environment
@@ -161,12 +159,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=12)
     parser.add_argument("--limit", type=float, default=1e9, help="seconds to begin in")
     parser.add_argument("--one", help="(internal) make:NAME, fit:NAME or a case")
-    parser.add_argument("--study", action="store_true", help="its table and figure")
     args = parser.parse_args()
-    if args.study:
-        study_table()
-        figure(Path("docs/figures/lbrac_study.png"))
-        return
     folder = Path(args.data)
     folder.mkdir(parents=True, exist_ok=True)
     if args.one:
@@ -213,76 +206,6 @@ def table(out: Path) -> None:
         curve = " ".join(f"{c[2]:.2f}" for c in row["curve"] if c[2] is not None)
         shown = "-" if relative is None else f"{relative:.3f}"
         print(row["case"], row["seed"], row["options"], "|", curve, "|", shown)
-
-
-# The study in docs/lbrac_v.md
-
-STUDY = Path("results/lbrac_study.jsonl")
-LINES = {  # in the figure: variant, weight of Q
-    "as printed": ("printed", None),
-    "Q in units of its size": ("printed+mean", None),
-    "... exact D, log b held still": ("joint", None),
-    "... networks of its own": ("own", 2.5),
-    "... no Q at all": ("own", 0.0),
-    "held to the best behavior": ("best", 2.5),
-}
-
-
-def study_rows() -> list[dict]:
-    """Of the first part of the study, in which all start from the same sets."""
-    rows = [json.loads(line) for line in STUDY.open()]
-    return [row for row in rows if row["set"] == {"steps": 40000, "values": True}]
-
-
-def chosen(rows: list[dict], task: str, variant: str, weight: float | None):
-    case = f"{task}-heterogeneous-5/{variant}"
-    return [
-        row
-        for row in rows
-        if row["case"] == case
-        and (weight is None or row["options"].get("value_weight") == weight)
-    ]
-
-
-def figure(path: Path) -> None:
-    import matplotlib.pyplot as plt
-
-    rows = study_rows()
-    shown, axes = plt.subplots(1, 3, figsize=(11, 3.2), sharey=True)
-    for axis, task in zip(axes, ("halfcheetah", "hopper", "walker2d")):
-        for label, (variant, weight) in LINES.items():
-            curves = [r["curve"] for r in chosen(rows, task, variant, weight)]
-            steps = [point[0] / 1000 for point in curves[0]]
-            mean = np.mean([[point[2] for point in curve] for curve in curves], axis=0)
-            axis.plot(steps, mean, label=label)
-        axis.set_title(f"{task}-heterogeneous-5")
-        axis.set_xlabel("updates (thousands)")
-        axis.axvline(10, color="0.8", zorder=0)
-    axes[0].set_ylabel("relative return")
-    axes[0].set_ylim(0, 1.4)
-    shown.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncol=3)
-    shown.tight_layout(rect=(0, 0.17, 1, 1))
-    shown.savefig(path, dpi=110)
-
-
-def study_table() -> None:
-    """Means over two seeds and the last five evaluations, the final one included."""
-    rows = study_rows()
-    for row in rows:
-        row["late"] = np.mean(
-            [point[2] for point in row["curve"][-4:]] + [row["relative"]]
-        )
-    keys = dict.fromkeys(
-        (row["case"].split("/")[1], row["options"].get("value_weight")) for row in rows
-    )
-    print("| variant | halfcheetah | hopper | walker2d |\n|---|---|---|---|")
-    for variant, weight in keys:
-        cells = []
-        for task in ("halfcheetah", "hopper", "walker2d"):
-            late = [r["late"] for r in chosen(rows, task, variant, weight)]
-            cells.append(f"{np.mean(late):.2f}" if late else "")
-        name = variant if weight is None else f"{variant}, weight {weight:g}"
-        print("|", " | ".join([name, *cells]), "|")
 
 
 if __name__ == "__main__":
