@@ -52,6 +52,8 @@ def small(monkeypatch, tmp_path) -> dict[str, Any]:
         few = {"steps": FEW, "episodes": 0, "evaluations": 0}
         if "warm_up" in options:
             few["warm_up"] = 10
+        if words and words[0] in ("mopo", "mopp"):
+            few["model_steps"] = FEW  # of the dynamics, which come first
         return train(data, *words, **options | few)
 
     def small_evaluate(policy: Any, *words: Any, **options: Any) -> Any:
