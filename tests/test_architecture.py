@@ -14,6 +14,7 @@ LAYERS = [
     {"behavior", "dynamics", "zoo"},
     {"algos", "datasets"},
     {"report"},
+    {"sweep"},
     {"cli"},
     {"__init__", "__main__"},
 ]

@@ -35,6 +35,7 @@ class Evaluation(NamedTuple):
             "episodes": len(self.returns),
             "normalized": self.normalized,
             "relative": self.relative,
+            "returns": [float(one) for one in self.returns],
         }
 
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 import manyhands
 from manyhands.cli import data, zoo
+from manyhands.cli.benchmark import Benchmark
 from manyhands.cli.console import err
 from manyhands.cli.demo import Demo
 from manyhands.cli.fit import Fit
@@ -60,6 +61,7 @@ def commands(arguments: list[str]) -> Any:
         "train": training,
         "evaluate": Evaluate,
         "report": Report,
+        "benchmark": Benchmark,
         "export-metrics": ExportMetrics,
         "zoo": Zoo,
     }

@@ -1,0 +1,88 @@
+"""manyhands benchmark"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from manyhands.cli.console import err, out
+from manyhands.errors import UserError
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Train and evaluate a whole table: data sets x algorithms x K x seeds. Every
+    finished run is a line of results.jsonl; killed, it goes on with --resume."""
+
+    preset: tyro.conf.Positional[str]
+    """smoke, paper-heterogeneous, paper-d4rl-style, or a TOML file."""
+    out: Path
+    """The directory for everything."""
+    resume: bool = False
+    """Go on with what is missing or failed."""
+    only: tuple[str, ...] = ()
+    """Only where DATA/ALGORITHM contains one of these words."""
+    engine: Literal["local", "ray"] = "local"
+    """local: processes on this machine. ray: the cluster that RAY_ADDRESS names."""
+    jobs: int = 1
+    """Processes at a time (local)."""
+    plan: bool = False
+    """Show what would run, and do nothing."""
+
+    def run(self) -> None:
+        from manyhands.sweep import preset as presets  # JAX: when needed
+        from manyhands.sweep import tables
+        from manyhands.sweep.benchmark import benchmark
+        from manyhands.sweep.plan import fleets
+        from manyhands.sweep.results import Results
+
+        if self.jobs < 1:
+            raise UserError(f"jobs: expected at least 1, got {self.jobs}")
+        preset = presets.load(self.preset)
+        chosen = fleets(preset, self.only)
+        runs = sum(len(fleet.keys) for fleet in chosen)
+        out.print(
+            f"{preset.about}\n{len(preset.data)} data sets, "
+            f"{len(preset.entries)} algorithms, {len(preset.seeds)} seeds: "
+            f"{runs} runs in {len(chosen)} fleets"
+        )
+        if self.plan:
+            for fleet in chosen:
+                out.print(f"  {fleet.name}: {len(fleet.keys)} runs")
+            return
+        started = time.monotonic()
+
+        def show(done: int, of: int, words: str) -> None:
+            minutes = (time.monotonic() - started) / 60
+            err.print(f"{done} of {of}, {minutes:.1f} min: {words}", soft_wrap=True)
+
+        failed = benchmark(
+            preset,
+            self.out,
+            self._engine(),
+            resume=self.resume,
+            only=self.only,
+            progress=show,
+        )
+        rows = Results(self.out).rows()
+        if rows:
+            page = tables.write(rows, self.out / "tables")
+            out.print(tables.tables(rows)[0].markdown())
+            out.print(f"all tables: {page}")
+        if failed:
+            names = ", ".join(outcome.fleet.name for outcome in failed)
+            raise UserError(
+                f"{len(failed)} of {len(chosen)} fleets failed: {names}; see log.txt "
+                f"in {self.out / 'runs'}, and try again with --resume"
+            )
+
+    def _engine(self):
+        if self.engine == "ray":
+            from manyhands.sweep.ray_engine import Ray
+
+            return Ray()
+        from manyhands.sweep.local import Local
+
+        return Local(self.jobs)

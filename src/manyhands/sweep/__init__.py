@@ -1,0 +1,1 @@
+"""Whole tables of runs: data sets x algorithms x K x seeds."""

@@ -1,0 +1,116 @@
+"""`benchmark`: run all fleets of a preset, here or on a cluster."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from manyhands.errors import UserError
+from manyhands.files import atomic_file
+from manyhands.sweep.plan import Fleet, fleets
+from manyhands.sweep.preset import Preset
+from manyhands.sweep.results import Results
+from manyhands.sweep.run_fleet import make_data
+
+ATTEMPTS = 2  # of every fleet, in one call
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one attempt at a fleet."""
+
+    fleet: Fleet
+    rows: list[dict[str, Any]] | None  # None: it failed
+    error: str = ""
+
+
+class Engine(Protocol):
+    def run(self, folder: Path, todo: list[Fleet]) -> Iterator[Outcome]:
+        """Every fleet once, in the order in which they end."""
+        ...
+
+
+# finished, all, what to say of the last one
+Progress = Callable[[int, int, str], None]
+
+
+def benchmark(
+    preset: Preset,
+    folder: Path,
+    engine: Engine,
+    *,
+    resume: bool = False,
+    only: tuple[str, ...] = (),
+    progress: Progress = lambda done, of, words: None,
+) -> list[Outcome]:
+    """Run what is not done yet. Returns the fleets that failed, each at its last try.
+
+    A fleet that fails does not stop the others; it is tried again after them.
+    """
+    chosen = fleets(preset, only)
+    results = Results(folder)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder}: expected a directory to write to, got a file")
+    if results.path.exists() and not resume:
+        raise UserError(
+            f"{folder}: holds results already; --resume goes on with what is missing"
+        )
+    _same_as_before(folder / "preset.json", preset)
+    results.mend()
+    results.add(_finished_but_not_written(folder, chosen))
+    there = results.keys()
+    todo = [fleet for fleet in chosen if not there.issuperset(fleet.keys)]
+    done, many = len(chosen) - len(todo), len(chosen)
+    for fleet in todo:
+        make_data(folder, fleet)
+    failed: list[Outcome] = []
+    for _ in range(ATTEMPTS):
+        failed = []
+        for outcome in engine.run(folder, todo):
+            name = outcome.fleet.name
+            if outcome.rows is None:
+                failed.append(outcome)
+                _note_failure(folder, outcome)
+                progress(done, many, f"{name} failed: {outcome.error}")
+                continue
+            results.add(outcome.rows)
+            done += 1
+            seconds = outcome.rows[0]["fleet_seconds"]
+            progress(done, many, f"{name}: {len(outcome.rows)} runs, {seconds:.0f} s")
+        todo = [outcome.fleet for outcome in failed]
+        if not todo:
+            break
+    return failed
+
+
+def _same_as_before(path: Path, preset: Preset) -> None:
+    content = json.loads(json.dumps(preset.config()))
+    if path.exists():
+        begun = json.loads(path.read_text())
+        for key, value in content.items():
+            if begun.get(key) != value:
+                raise UserError(
+                    f"{path.parent}: holds another benchmark: {key} is "
+                    f"{begun.get(key)}, not {value}; choose another directory"
+                )
+        return
+    with atomic_file(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def _finished_but_not_written(folder: Path, chosen: list[Fleet]) -> list[dict]:
+    """By a benchmark that was killed in between."""
+    rows = []
+    for fleet in chosen:
+        path = folder / "runs" / fleet.name / "rows.json"
+        if path.exists():
+            rows += json.loads(path.read_text())
+    return rows
+
+
+def _note_failure(folder: Path, outcome: Outcome) -> None:
+    about = {"fleet": outcome.fleet.name, "error": outcome.error, "time": time.time()}
+    with (folder / "failures.jsonl").open("a") as file:
+        file.write(json.dumps(about) + "\n")

@@ -1,0 +1,110 @@
+"""What a benchmark consists of, read from a TOML file.
+
+    about = "one line for people"
+    data = ["fork:leap-2", "zoo:hopper-heterogeneous-5", "my/data.hdf5"]
+    seeds = [0, 1, 2]
+    episodes = 20          # of every evaluation; 0: none
+    evaluations = 10       # along the way
+
+    [[algo]]
+    name = "lbrac_v"       # and any of its options
+    k = [1, 5, 10]         # where a behavior set is fitted first
+    steps = 200_000
+
+An entry may have a `label`, to stand beside another of the same algorithm.
+"""
+
+import tomllib
+from dataclasses import asdict, dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from manyhands import hyper
+from manyhands.algos.registry import algorithm
+from manyhands.errors import UserError
+
+BUILT_IN = files("manyhands.sweep") / "presets"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One algorithm with its options."""
+
+    algo: str
+    label: str
+    preset: str = "default"
+    k: tuple[int | str, ...] = ()  # empty: the algorithm has no behavior set
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Preset:
+    name: str
+    about: str
+    data: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    seeds: tuple[int, ...] = (0,)
+    episodes: int = 20
+    evaluations: int = 0
+    transitions: int | None = None  # of data sets that are made here
+
+    def config(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def names() -> list[str]:
+    return sorted(p.name.removesuffix(".toml") for p in BUILT_IN.iterdir())
+
+
+def load(name: str) -> Preset:
+    """A built-in preset by name, or a file."""
+    if name in names():
+        text = (BUILT_IN / f"{name}.toml").read_text()
+    elif name.endswith(".toml") and Path(name).is_file():
+        text = Path(name).read_text()
+    else:
+        raise UserError(
+            f"{name}: expected one of {', '.join(names())}, or a file that ends in "
+            ".toml"
+        )
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{name}: expected TOML: {error}") from error
+    try:
+        return parse(Path(name).stem, content)
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from error
+
+
+def parse(name: str, content: dict[str, Any]) -> Preset:
+    content = dict(content)
+    entries = tuple(_entry(dict(one)) for one in content.pop("algo", []))
+    known = ("about", "data", "seeds", "episodes", "evaluations", "transitions")
+    for key in content:
+        if key not in known:
+            raise UserError(f"{key}: expected one of {', '.join(known)}, algo")
+    data, seeds = (tuple(content.pop(key, ())) for key in ("data", "seeds"))
+    labels = [entry.label for entry in entries]
+    for what, given in (("data", data), ("seeds", seeds), ("[[algo]]", entries)):
+        if not given:
+            raise UserError(f"{what}: expected at least one, got none")
+    for what, given in (("data", data), ("seeds", seeds), ("label", labels)):
+        if len(set(given)) < len(given):
+            raise UserError(f"{what}: expected no two alike, got {', '.join(given)}")
+    return Preset(name, content.pop("about", ""), data, entries, seeds, **content)
+
+
+def _entry(content: dict[str, Any]) -> Entry:
+    if "name" not in content:
+        raise UserError("[[algo]]: expected a name, got none")
+    name, preset = content.pop("name"), content.pop("preset", "default")
+    label = content.pop("label", name)
+    learner = algorithm(name)
+    k = content.pop("k", [10] if learner.first == "vq" else [])
+    k = tuple(k) if isinstance(k, list) else (k,)
+    if k and learner.first != "vq":
+        raise UserError(f"{name}: expected no k, it fits no behavior set")
+    hyper.resolve(learner.presets, preset, content)  # complain before any work is done
+    return Entry(name, label, preset, k, content)

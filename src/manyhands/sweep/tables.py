@@ -1,0 +1,194 @@
+"""Tables of a benchmark, from its results alone: Markdown, CSV, LaTeX."""
+
+import csv
+import io
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from manyhands.files import atomic_file
+from manyhands.sweep.statistics import improvement, iqm_interval
+
+
+class Table(NamedTuple):
+    name: str
+    caption: str
+    columns: list[str]
+    rows: list[list[str]]
+
+    def markdown(self) -> str:
+        head = [f"| {' | '.join(self.columns)} |", "|---|" + "---:|" * self.width]
+        body = [f"| {' | '.join(row)} |" for row in self.rows]
+        return "\n".join([f"## {self.caption}", "", *head, *body]) + "\n"
+
+    @property
+    def width(self) -> int:
+        return len(self.columns) - 1
+
+    def csv(self) -> str:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([self.columns, *self.rows])
+        return text.getvalue()
+
+    def latex(self) -> str:
+        lines = [
+            r"\begin{table}",
+            rf"\caption{{{_tex(self.caption)}}}",
+            rf"\begin{{tabular}}{{l{'r' * self.width}}}",
+            r"\toprule",
+            " & ".join(map(_tex, self.columns)) + r" \\",
+            r"\midrule",
+            *(" & ".join(map(_tex, row)) + r" \\" for row in self.rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def _tex(text: str) -> str:
+    for character in "\\&%_#":
+        text = text.replace(character, rf"\{character}")
+    return text.replace("±", r"$\pm$")
+
+
+class Scores:
+    """Results by data set and algorithm."""
+
+    def __init__(self, rows: list[dict[str, Any]]):
+        self.rows = [row for row in rows if row["return_mean"] is not None]
+        self.data = list(dict.fromkeys(row["data"] for row in self.rows))
+        self.labels = list(dict.fromkeys(row["label"] for row in self.rows))
+        self._found: dict[tuple, list[float]] = defaultdict(list)
+        for row in self.rows:
+            key = row["data"], row["label"], row["k"]
+            self._found[key].append(row[measure(row["data"], self.rows)])
+
+    def of(self, data: str, label: str, k: str | None) -> np.ndarray:
+        return np.array(self._found.get((data, label, k), []))
+
+    def ks(self, label: str) -> list[str | None]:
+        found = (k for _, other, k in self._found if other == label)
+        return list(dict.fromkeys(found))
+
+    def best(self, data: str, label: str) -> tuple[np.ndarray, str | None]:
+        """With the best K on average, as the paper reports it, and which that is."""
+        tried = [(self.of(data, label, k), k) for k in self.ks(label)]
+        tried = [(runs, k) for runs, k in tried if len(runs)]
+        if not tried:
+            return np.array([]), None
+        return max(tried, key=lambda one: one[0].mean())
+
+
+def measure(data: str, rows: list[dict[str, Any]]) -> str:
+    """Relative returns where several agents made the data, as in the paper; else
+    normalised ones; else, without a reference, plain ones."""
+    mine = [row for row in rows if row["data"] == data]
+    for name in (
+        ["relative", "normalized"] if "heterogeneous" in data else ["normalized"]
+    ):
+        if all(row[name] is not None for row in mine):
+            return name
+    return "return_mean"
+
+
+def tables(rows: list[dict[str, Any]]) -> list[Table]:
+    scores = Scores(rows)
+    several = [label for label in scores.labels if len(scores.ks(label)) > 1]
+    made = [_main(scores, several), _data(scores)]
+    made += [_varying_k(scores, label) for label in several]
+    return [*made, *_together(scores)]
+
+
+def _cell(runs: np.ndarray) -> str:
+    if not len(runs):
+        return ""
+    digits = 1 if abs(runs.mean()) >= 10 else 2
+    return f"{runs.mean():.{digits}f} ± {runs.std():.{digits}f}"
+
+
+def _main(scores: Scores, several: list[str]) -> Table:
+    rows = []
+    for data in scores.data:
+        best = [scores.best(data, label) for label in scores.labels]
+        cells = [
+            _cell(runs) + (f" (K = {k})" if label in several and len(runs) else "")
+            for label, (runs, k) in zip(scores.labels, best)
+        ]
+        rows.append([data, *cells])
+    note = "; with several K, the best one on average" if several else ""
+    caption = f"Scores, mean ± standard deviation over seeds{note}"
+    return Table("main", caption, ["data", *scores.labels], rows)
+
+
+def _varying_k(scores: Scores, label: str) -> Table:
+    ks = scores.ks(label)
+    rows = [[d, *(_cell(scores.of(d, label, k)) for k in ks)] for d in scores.data]
+    columns = ["data", *(f"K = {k}" for k in ks)]
+    return Table(f"varying-k-{label}", f"{label} for every K", columns, rows)
+
+
+def _data(scores: Scores) -> Table:
+    rows = []
+    for data in scores.data:
+        about = next(row for row in scores.rows if row["data"] == data)
+        score = about["behaviors"]
+        shown = "" if score is None else f"{score:.1f}"
+        what = measure(data, scores.rows)
+        sizes = f"{about['trajectories']:,}", f"{about['transitions']:,}"
+        rows.append([data, *sizes, shown, what.removesuffix("_mean")])
+    columns = ["data", "trajectories", "transitions", "behaviors' score", "scores are"]
+    return Table("data", "Data sets", columns, rows)
+
+
+def _together(scores: Scores) -> list[Table]:
+    """Over all data sets that every algorithm has been run on, by kind of score."""
+    made = []
+    for kind in ("relative", "normalized"):
+        mine = [d for d in scores.data if measure(d, scores.rows) == kind]
+        runs = {
+            label: [scores.best(data, label)[0] for data in mine]
+            for label in scores.labels
+        }
+        whole = {
+            label: found
+            for label, found in runs.items()
+            if found and all(len(one) for one in found)
+        }
+        if not whole:
+            continue
+        rows = []
+        for label, found in whole.items():
+            middle = iqm_interval(found)
+            cells = [f"{middle.value:.2f} [{middle.low:.2f}, {middle.high:.2f}]"]
+            for other in whole:
+                better = improvement(found, whole[other])
+                shown = f"{better.value:.2f} [{better.low:.2f}, {better.high:.2f}]"
+                cells.append("" if other == label else shown)
+            rows.append([label, *cells])
+        columns = ["algorithm", "IQM", *(f"better than {label}" for label in whole)]
+        caption = (
+            f"All {len(mine)} data sets, {kind} returns: interquartile mean, and how "
+            "probably a run is better than one of another, with 95% intervals"
+        )
+        made.append(Table(f"together-{kind}", caption, columns, rows))
+    return made
+
+
+def write(rows: list[dict[str, Any]], folder: Path) -> Path:
+    """All tables, in three formats each, and one page with all of them."""
+    made = tables(rows)
+    forms = {"md": Table.markdown, "csv": Table.csv, "tex": Table.latex}
+    for table in made:
+        for suffix, form in forms.items():
+            _write(folder / f"{table.name}.{suffix}", form(table))
+    page = folder / "tables.md"
+    _write(page, "# Results\n\n" + "\n".join(table.markdown() for table in made))
+    return page
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_text(text)
