@@ -194,7 +194,10 @@ class Training:
         if self.watching is None:
             return
         found = self.watching.result()
-        rows = [{f"evaluation/{k}": v for k, v in e.summary().items()} for e in found]
+        rows = [
+            {f"evaluation/{k}": v for k, v in e.summary().items() if k != "returns"}
+            for e in found
+        ]
         self._write(max(0, self.watched_step), rows)
         self.watching, self.watched_step = None, 0
 

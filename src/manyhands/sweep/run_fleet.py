@@ -79,10 +79,8 @@ def _behaviors(
     done = place / "behavior"
     pairs = [(k, seed) for k in fleet.k for seed in fleet.seeds]
     if (done / "summary.json").exists():
-        single = len(pairs) == 1
-        places = (
-            [done] if single else [done / f"replica-{r}" for r in range(len(pairs))]
-        )
+        places = [done / f"replica-{r}" for r in range(len(pairs))]
+        places = [done] if len(pairs) == 1 else places
         sets = [Behavior.load(one) for one in places]
     else:
         options = learner.presets[fleet.preset]

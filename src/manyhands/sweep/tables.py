@@ -86,12 +86,10 @@ def measure(data: str, rows: list[dict[str, Any]]) -> str:
     """Relative returns where several agents made the data, as in the paper; else
     normalised ones; else, without a reference, plain ones."""
     mine = [row for row in rows if row["data"] == data]
-    for name in (
-        ["relative", "normalized"] if "heterogeneous" in data else ["normalized"]
-    ):
-        if all(row[name] is not None for row in mine):
-            return name
-    return "return_mean"
+    names = ["normalized", "return_mean"]
+    if "heterogeneous" in data:
+        names.insert(0, "relative")
+    return next(n for n in names if all(row[n] is not None for row in mine))
 
 
 def tables(rows: list[dict[str, Any]]) -> list[Table]:
