@@ -196,7 +196,7 @@ ERRORS = {
     "--out new --k 0": "k: expected a number from 1 to the",
     "--out new --k 9999": "k: expected a number from 1 to the",
     "--out new --k two": "k: expected a number or auto, got two",
-    "--out new --preset best": "preset: expected one of default, paper, large, got best",
+    "--out new --preset best": "preset: expected one of default, paper, large, got",
     "--out new --method magic": "method: expected one of vq, gaussian, vae, mixture",
     "--out new --holdout 1.5": "holdout: expected between 0 and 1, got 1.5",
     "--out new --policy-rate -1": "policy_rate: expected above 0, got -1.0",
