@@ -28,12 +28,15 @@ class Benchmark:
     """local: processes on this machine. ray: the cluster that RAY_ADDRESS names."""
     jobs: int = 1
     """Processes at a time (local)."""
+    gpus_per_fleet: float | None = None
+    """GPUs of a fleet, or a part of one (ray). Default: 1, where there are any."""
+    cpus_per_fleet: int | None = None
+    """Cores of a fleet (ray). Default: 1 with a GPU, up to 4 without."""
     plan: bool = False
     """Show what would run, and do nothing."""
 
     def run(self) -> None:
         from manyhands.sweep import preset as presets  # JAX: when needed
-        from manyhands.sweep import tables
         from manyhands.sweep.benchmark import benchmark
         from manyhands.sweep.plan import fleets
         from manyhands.sweep.results import Results
@@ -66,11 +69,8 @@ class Benchmark:
             only=self.only,
             progress=show,
         )
-        rows = Results(self.out).rows()
-        if rows:
-            page = tables.write(rows, self.out / "tables")
-            out.print(tables.tables(rows)[0].markdown())
-            out.print(f"all tables: {page}")
+        if Results(self.out).rows():
+            show_results(self.out)
         if failed:
             names = ", ".join(outcome.fleet.name for outcome in failed)
             raise UserError(
@@ -79,10 +79,28 @@ class Benchmark:
             )
 
     def _engine(self):
+        share = {"gpus": self.gpus_per_fleet, "cpus": self.cpus_per_fleet}
         if self.engine == "ray":
+            if self.jobs != 1:
+                raise UserError("jobs: only with --engine local; --cpus-per-fleet N")
             from manyhands.sweep.ray_engine import Ray
 
-            return Ray()
+            return Ray(**share)
+        for name, given in share.items():
+            if given is not None:
+                raise UserError(f"{name} per fleet: only with --engine ray; --jobs N")
         from manyhands.sweep.local import Local
 
         return Local(self.jobs)
+
+
+def show_results(folder: Path) -> None:
+    """Tables and figures from results.jsonl alone; the main one is printed."""
+    from manyhands.sweep import figures, results, tables
+
+    rows = results.read(folder)
+    page = tables.write(rows, folder / "tables")
+    drawn = figures.write(rows, folder / "figures")
+    out.print(tables.tables(rows)[0].markdown(), soft_wrap=True)
+    for path in [page, *drawn]:
+        out.print(f"wrote {path}", soft_wrap=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import tyro
 
+from manyhands.cli.benchmark import show_results
 from manyhands.cli.console import out
 from manyhands.cli.data import Reading, load
 from manyhands.data.formats import ReadOptions
@@ -12,10 +13,11 @@ from manyhands.data.formats import ReadOptions
 
 @dataclass(frozen=True)
 class Report:
-    """Write one HTML page about a run, or comparing several, which opens from disk."""
+    """Write one HTML page about a run, or comparing several, which opens from disk; of
+    a benchmark its tables (Markdown, CSV, LaTeX) and figures."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """What `manyhands fit` or `manyhands train` has written."""
+    """What `manyhands fit` or `manyhands train` has written, or one benchmark."""
     out: Path | None = None
     """The file; by default report.html in the run, if there is one run."""
     data: str | None = None
@@ -23,6 +25,9 @@ class Report:
     reading: Reading = field(default_factory=ReadOptions)
 
     def run(self) -> None:
+        if len(self.runs) == 1 and (self.runs[0] / "results.jsonl").exists():
+            show_results(self.runs[0])
+            return
         from manyhands.report.html_page import write_report  # JAX: when needed
 
         data = None if self.data is None else load(self.data, self.reading)

@@ -1,0 +1,150 @@
+"""`manyhands benchmark`, with real processes that are really killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from manyhands import UserError
+from manyhands.sweep import preset as presets
+from manyhands.sweep.benchmark import benchmark
+from manyhands.sweep.local import Local
+from manyhands.sweep.plan import Key
+
+TINY = """
+data = ["fork:fork-2"]
+transitions = 400
+seeds = [0, 1]
+episodes = 2
+
+[[algo]]
+name = "bc"
+steps = 20
+
+[[algo]]
+name = "lbrac_v"
+k = [1, 2]
+behavior_steps = 30
+steps = 20
+warm_up = 5
+critic_width = 16
+"""
+
+
+def command(folder: Path, *words: str) -> list[str]:
+    preset = folder / "tiny.toml"
+    preset.write_text(TINY)
+    program = [sys.executable, "-m", "manyhands", "benchmark", str(preset)]
+    return [*program, "--out", str(folder / "out"), *words]
+
+
+def lines(folder: Path) -> list[str]:
+    path = folder / "out" / "results.jsonl"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def fleets_running(folder: Path) -> list[str]:
+    found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True)
+    return [
+        line
+        for line in found.stdout.splitlines()
+        if "sweep.run_fleet" in line and str(folder) in line
+    ]
+
+
+def wait_until(true, seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_killed_and_resumed_every_result_is_there_once(tmp_path):
+    first = subprocess.Popen(command(tmp_path, "--jobs", "2"), stderr=subprocess.PIPE)
+    wait_until(lambda: len(lines(tmp_path)) >= 2)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    kept = lines(tmp_path)
+    assert len(kept) < 6
+    # Nobody is left behind to write where the next one does.
+    wait_until(lambda: not fleets_running(tmp_path), 20)
+    # As if it had been killed in the middle of a line.
+    with (tmp_path / "out" / "results.jsonl").open("a") as file:
+        file.write(kept[0][: len(kept[0]) // 2])
+    again = subprocess.run(command(tmp_path), capture_output=True, text=True)
+    assert again.returncode == 1
+    assert "holds results already; --resume goes on" in again.stderr
+    done = subprocess.run(
+        command(tmp_path, "--resume", "--jobs", "2"), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in lines(tmp_path)]
+    assert lines(tmp_path)[: len(kept)] == kept
+    assert set(Counter(map(Key.of, rows)).values()) == {1}
+    assert len(rows) == 2 + 2 * 2
+    for row in rows:
+        assert len(row["returns"]) == 2
+        assert row["fingerprint"]
+        assert row["timing"]["updates"] == 20
+    assert (tmp_path / "out" / "tables" / "main.tex").exists()
+    assert "lbrac_v for every K" in (tmp_path / "out/tables/tables.md").read_text()
+
+
+def test_a_fleet_that_fails_does_not_stop_the_others(tmp_path):
+    (tmp_path / "broken.npz").write_bytes(b"no data")
+    preset = presets.parse(
+        "mine",
+        {
+            "data": [str(tmp_path / "broken.npz"), "fork:fork-2"],
+            "transitions": 400,
+            "seeds": [0],
+            "episodes": 0,
+            "algo": [{"name": "bc", "steps": 5}],
+        },
+    )
+    said = []
+    (failed,) = benchmark(
+        preset, tmp_path / "out", Local(), progress=lambda *a: said.append(a)
+    )
+    assert failed.fleet.name == "broken.npz/bc"
+    assert "broken.npz" in failed.error
+    attempts = (tmp_path / "out" / "failures.jsonl").read_text().splitlines()
+    assert len(attempts) == 2
+    (row,) = [json.loads(line) for line in lines(tmp_path)]
+    assert row["data"] == "fork:fork-2"
+    assert row["return_mean"] is None
+    assert said[-1][:2] == (1, 2)
+    with pytest.raises(UserError, match="holds another benchmark: seeds is"):
+        benchmark(
+            presets.parse(
+                "mine",
+                {
+                    "data": list(preset.data),
+                    "transitions": 400,
+                    "seeds": [1],
+                    "episodes": 0,
+                    "algo": [{"name": "bc", "steps": 5}],
+                },
+            ),
+            tmp_path / "out",
+            Local(),
+            resume=True,
+        )
+
+
+def test_a_plan_does_nothing(tmp_path):
+    done = subprocess.run(
+        command(tmp_path, "--plan"),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    assert "6 runs in 2 fleets" in done.stdout
+    assert "fork-fork-2/lbrac_v: 4 runs" in done.stdout
+    assert not (tmp_path / "out").exists()
