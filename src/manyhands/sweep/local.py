@@ -1,15 +1,20 @@
 """Fleets on this machine, each a process, some at a time."""
 
+import errno
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from manyhands.sweep.benchmark import Outcome
 from manyhands.sweep.plan import Fleet
+
+PATIENCE = 120.0  # seconds, for an earlier attempt to end
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,13 @@ def run_process(folder: Path, fleet: Fleet) -> Outcome:
     place = folder / "runs" / fleet.name
     place.mkdir(parents=True, exist_ok=True)
     with (place / "log.txt").open("ab") as log:
+        if not _claim(log):
+            return Outcome(
+                fleet,
+                None,
+                f"{log.name}: another process is still at work on this fleet; if there "
+                "is none, delete this file",
+            )
         process = subprocess.Popen(
             [sys.executable, "-m", "manyhands.sweep.run_fleet", str(folder)],
             stdin=subprocess.PIPE,
@@ -56,3 +68,24 @@ def run_process(folder: Path, fleet: Fleet) -> Outcome:
         last = next((line for line in reversed(lines) if line.strip()), "no message")
         return Outcome(fleet, None, last if code > 0 else f"killed by signal {-code}")
     return Outcome(fleet, json.loads((place / "rows.json").read_text()))
+
+
+def _claim(log: IO[bytes]) -> bool:
+    """Lock the log, which the fleet's process inherits: free again when that has ended,
+    however this one does. An earlier attempt, on a node that its cluster has given up,
+    may go on for a moment; two must not write to one run."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return True
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                return True  # storage without locks
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.2)
