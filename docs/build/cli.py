@@ -19,6 +19,7 @@ COMMANDS = (
     "train",
     "evaluate",
     "report",
+    "benchmark",
     "export-metrics",
     "zoo train",
     "zoo export",
