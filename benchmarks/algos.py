@@ -1,0 +1,61 @@
+"""Updates per second of every algorithm: beside d3rlpy on a CPU, for replicas on a GPU.
+
+HalfCheetah's sizes, each algorithm's own batch and networks, synthetic data; both
+libraries draw their batches as they do in training. d3rlpy needs an environment of its
+own (it pins an old gymnasium): name its interpreter. The two take turns, best of three.
+Usage: python benchmarks/algos.py [--d3rlpy PYTHON] [--algos bc cql ...]
+"""
+
+import argparse
+import os
+import subprocess
+from pathlib import Path
+
+import jax
+from train import measure
+
+from manyhands.algos.registry import ALGORITHMS
+
+THEIRS = ["bc", "cql", "bcq", "plas", "td3_bc", "iql", "rebrac"]
+# What takes no data set's rows from benchmarks/train.py, or does not learn.
+LEFT_OUT = ("clone", "mopo", "mopp")
+
+
+def of_d3rlpy(python: str, name: str, updates: int) -> float:
+    script = Path(__file__).with_name("algos_d3rlpy.py")
+    command = [python, str(script), name, str(updates)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    on_cpu = jax.default_backend() == "cpu"
+    parser = argparse.ArgumentParser(description=__doc__)
+    every = [name for name in ALGORITHMS if name not in LEFT_OUT]
+    parser.add_argument("--algos", nargs="+", default=every)
+    parser.add_argument("--d3rlpy", help="an interpreter that has it")
+    parser.add_argument("--updates", type=int, default=100 if on_cpu else 1000)
+    parser.add_argument("--replicas", type=int, nargs="+", default=None)
+    args = parser.parse_args()
+    device = jax.devices()[0]
+    print(f"{device.platform} {device.device_kind}, {os.cpu_count()} cores")
+    many = args.replicas or ([1] if on_cpu else [1, 5, 25])
+    rows = 100_000 if on_cpu else 1_000_000
+    heads = [f"{n} replicas" for n in many] + (
+        ["d3rlpy", "ratio"] if args.d3rlpy else []
+    )
+    print(f"| updates/s | {' | '.join(heads)} |")
+    print("|---|" + "---:|" * len(heads))
+    for name in args.algos:
+        ours = [n / measure(name, "default", n, args.updates, rows) for n in many]
+        cells = [f"{rate:,.0f}" for rate in ours]
+        if args.d3rlpy:
+            cells += ["", ""]
+            if name in THEIRS:
+                theirs = of_d3rlpy(args.d3rlpy, name, args.updates)
+                cells[-2:] = [f"{theirs:,.0f}", f"{ours[0] / theirs:.1f}"]
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
