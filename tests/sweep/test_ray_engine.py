@@ -144,7 +144,7 @@ def test_a_fleet_that_fails_does_not_stop_the_others(cluster, tmp_path, monkeypa
 @linux
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT])
 def test_a_driver_that_ends_leaves_no_process_behind(by, cluster, tmp_path):
-    cluster.add_node(num_cpus=2)
+    cluster.add_node(num_cpus=2, num_gpus=1)  # or so Ray believes
     preset = tmp_path / "some.toml"
     lines = [f"{key} = {value!r}" for key, value in TWO_STAGES.items()]
     preset.write_text(
@@ -153,8 +153,12 @@ def test_a_driver_that_ends_leaves_no_process_behind(by, cluster, tmp_path):
     )
     fleet = fleets(parse("some", content(TWO_STAGES)))[0]
     words = f"-m manyhands benchmark {preset} --out {tmp_path / 'out'} --engine ray"
+    words += " --gpus-per-fleet 0.5"
     driver = subprocess.Popen([sys.executable, *words.split()])
     (pid,) = wait_for(lambda: writers(tmp_path / "out", fleet))
+    environ = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    assert "CUDA_VISIBLE_DEVICES=0" in environ
+    assert "XLA_PYTHON_CLIENT_MEM_FRACTION=0.450" in environ
     driver.send_signal(by)
     assert driver.wait(30) == (130 if by == signal.SIGINT else -by)
     wait_for(lambda: not alive(pid), 30)

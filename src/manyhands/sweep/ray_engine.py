@@ -147,8 +147,10 @@ def _cluster(ray: Any) -> Iterator[None]:
             ray.init(
                 include_dashboard=False, log_to_driver=False, logging_level="ERROR"
             )
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         words = " ".join(str(error).split())
+        if not isinstance(error, OSError) or error.errno is None:  # it is there
+            words += " (RAY_AUTH_MODE and versions must be those of its head)"
         raise UserError(
             f"Ray cluster {address or 'of this machine'}: cannot connect: {words}"
         ) from error
