@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -257,3 +258,14 @@ def test_a_run_that_another_process_writes_is_left_alone(tmp_path, monkeypatch):
     assert "another process is still at work" in outcome.error
     with log.open("ab") as file:
         assert local._claim(file)
+
+
+def test_a_cluster_that_is_not_there(tmp_path, monkeypatch):
+    pytest.importorskip("ray", reason="needs ray: pip install 'manyhands[ray]'")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
+    fleet = fleets(parse("some", content(QUICK)))[0]
+    with pytest.raises(UserError, match=f"^Ray cluster 127.0.0.1:{port}: cannot"):
+        next(Ray().run(tmp_path, [fleet]))
