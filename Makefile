@@ -8,10 +8,10 @@ demo: .venv/.ready-demo
 	$(BIN)/manyhands demo
 
 test: .venv/.ready-dev
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist worksteal --durations 40
 
 test-slow: .venv/.ready-dev
-	$(BIN)/python -m pytest -n auto --dist loadfile -m slow
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
 
 lint: .venv/.ready-dev
 	$(BIN)/ruff check .
