@@ -118,8 +118,11 @@ def test_a_killed_run_goes_on_to_the_same_bits(folder, tmp_path):
     random, kills = np.random.default_rng(0), 0
     while True:
         process = begin("killed")
-        # Past the imports, which would only be interrupted before anything began.
-        deadline = time.monotonic() + random.uniform(3, 8) * (1 + kills / 4)
+        # Once it has begun; the first time at once, so that there is a kill at all.
+        begun = tmp_path / "killed" / "behavior" / "metrics.jsonl"
+        while process.poll() is None and not begun.exists():
+            time.sleep(0.02)
+        deadline = time.monotonic() + kills * random.uniform(1, 3)
         while process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
         if process.poll() is not None:

@@ -143,6 +143,7 @@ def test_a_fleet_that_fails_does_not_stop_the_others(cluster, tmp_path, monkeypa
 
 @untidy
 @linux
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT])
 def test_a_driver_that_ends_leaves_no_process_behind(by, cluster, tmp_path):
     cluster.add_node(num_cpus=2, num_gpus=1)  # or so Ray believes
