@@ -85,6 +85,10 @@ def fit(name: str, folder: Path, args: argparse.Namespace) -> None:
     )
 
 
+def starts_from_a_set(variant: str) -> bool:
+    return variant in LBRAC or variant == "clone"
+
+
 def run_case(case: str, folder: Path, args: argparse.Namespace) -> list[dict]:
     name, variant = case.split("/")
     data = mh.load(data_file(folder, name))
@@ -93,7 +97,7 @@ def run_case(case: str, folder: Path, args: argparse.Namespace) -> list[dict]:
         algo, changes = "lbrac_v", LBRAC[variant]
     else:
         algo, changes = OTHERS[variant]
-    if algo in ("lbrac_v", "clone") and changes.get("preset") != "paper":
+    if starts_from_a_set(variant):
         places = [set_folder(folder, name) / f"replica-{r}" for r in args.seeds]
         sets = [mh.Behavior.load(place) for place in places]
         if variant.endswith("fresh"):
@@ -176,7 +180,9 @@ def main() -> None:
     out = Path(args.out)
     done = {json.loads(line)["case"] for line in out.open()} if out.exists() else set()
     cases = [case for case in args.cases if case not in done]
-    names = list(dict.fromkeys(case.split("/")[0] for case in cases))
+    pairs = [case.split("/") for case in cases]
+    names = dict.fromkeys(name for name, _ in pairs)
+    fitted = dict.fromkeys(name for name, v in pairs if starts_from_a_set(v))
     started = time.monotonic()
 
     def begin(what: str) -> None:
@@ -193,7 +199,7 @@ def main() -> None:
 
     with ThreadPoolExecutor(args.jobs) as pool:
         list(pool.map(begin, [f"make:{name}" for name in names]))
-        list(pool.map(begin, [f"fit:{name}" for name in names]))
+        list(pool.map(begin, [f"fit:{name}" for name in fitted]))
     with ThreadPoolExecutor(args.jobs) as pool:
         list(pool.map(begin, cases))
     table(out)
