@@ -140,6 +140,39 @@ def test_where_too_few_survive_the_least_doubtful_are_kept():
     assert np.flatnonzero(keep).tolist() == [16, 17, 18, 19]
 
 
+def test_exactly_a_fifth_is_enough():
+    """20 of 100: as a mean in float32 that may come out below 0.2."""
+    apart = jnp.asarray(np.r_[np.full(20, 0.9), np.full(80, 1.1)])[None]
+    # What is not fine now disagrees less in all than what is.
+    apart = jnp.concatenate([apart, jnp.where(apart < 1, 0.9, 0.0)])
+    fine, keep = jax.jit(planner.prune)(apart, 1.0)
+    assert int(fine.sum()) == 20
+    np.testing.assert_array_equal(keep, fine)
+
+
+@pytest.mark.parametrize("lost", [jnp.nan, jnp.inf])
+def test_a_trajectory_that_lost_itself_does_not_take_the_others_with_it(lost):
+    """Far beyond the data a model may say anything."""
+    apart = jnp.asarray(np.arange(20.0))[None].at[0, 0].set(lost) + 1
+    fine, keep = planner.prune(apart, 2.5)
+    assert np.flatnonzero(fine).tolist() == [1]
+    assert np.flatnonzero(keep).tolist() == [1, 2, 3, 4]
+    _, keep = planner.prune(jnp.full((1, 20), lost), 2.5)
+    assert keep.all()
+
+    def torn(s, a):
+        """To the right, the second of two steps leads nowhere."""
+        nowhere = jnp.where(s[:, :1] > 0, lost, 0.0)
+        said = jnp.concatenate([a[:, :1] + nowhere, a], axis=-1)
+        return jnp.stack([said, said])
+
+    guides = WORLD._replace(predict=torn)
+    plan, imagined, _ = planned(guides, settings(horizon=2))
+    assert not np.isfinite(imagined.returns).all()
+    assert -1 <= float(plan.action[0]) < 0
+    assert np.isfinite(plan.value)
+
+
 def test_weights():
     returns, keep = jnp.array([1.0, 3.0, 99.0]), jnp.array([True, True, False])
     w = np.exp(0.5 * np.array([1.0, 3.0]))

@@ -22,7 +22,7 @@ from manyhands.dynamics.prediction import disagreement
 from manyhands.nn.distributions import TanhNormal
 from manyhands.types import Box, Key, Pytree
 
-LEAST_SURVIVORS = 0.2  # of the trajectories; where fewer survive, as many are kept
+SURVIVES = 5  # one in so many trajectories, or as many are kept all the same
 NO_WEIGHT = 1e-10  # what the sum of all weights is at least
 
 
@@ -94,13 +94,16 @@ def plan(
     box: Box,
 ) -> Plan:
     imagined = imagine(observation, noise, guides, settings)
-    fine, keep = prune(imagined.apart, settings.threshold)
-    weights = weigh(imagined.returns, keep, settings.kappa)
+    # Far from the data a model may say what is no number. That counts as doubt.
+    sane = jnp.isfinite(imagined.returns)
+    returns = jnp.where(sane, imagined.returns, 0)
+    fine, keep = prune(jnp.where(sane, imagined.apart, jnp.inf), settings.threshold)
+    weights = weigh(returns, keep, settings.kappa)
     # Rounding may leave a mean of bounds a bit outside.
     return Plan(
         jnp.clip(weights @ imagined.actions[0], box.low, box.high),
         fine.mean(dtype=jnp.float32),
-        weights @ imagined.returns,
+        weights @ returns,
     )
 
 
@@ -185,8 +188,10 @@ def prune(
     """
     fine = (apart <= threshold).all(axis=0)
     total = apart.sum(axis=0)
-    least = total <= jnp.percentile(total, 100 * LEAST_SURVIVORS)
-    return fine, jnp.where(fine.mean() < LEAST_SURVIVORS, least, fine)
+    total = jnp.where(jnp.isnan(total), jnp.inf, total)
+    # By places and counts: percentiles and shares are rounded.
+    least = total <= jnp.sort(total)[(len(total) - 1) // SURVIVES]
+    return fine, jnp.where(SURVIVES * fine.sum() < len(fine), least, fine)
 
 
 def weigh(
