@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from manyhands import evaluate, make, train
+from manyhands import Trajectories, evaluate, make, train
 from manyhands.algos import iql
-from manyhands.algos.algorithm import Given
+from manyhands.algos.algorithm import Given, Setting
 from manyhands.nn.critics import values_of
 from manyhands.types import Batch, Box
 
@@ -306,6 +306,31 @@ def test_v_is_the_expectile_of_q(expectile):
     np.testing.assert_allclose(v, [expectile, 0.8 * expectile], atol=0.05)
     q = values_of(state.critic.tree(), jnp.ones((1, 1)), actions[:1])
     np.testing.assert_allclose(q, 0.8 * expectile, atol=0.05)
+
+
+def of_returns(returns: list[float]) -> Trajectories:
+    """Trajectories of two steps; the first one of each is paid -1."""
+    rewards = np.ravel([(-1.0, value + 1) for value in returns])
+    rows = len(rewards)
+    return Trajectories.from_arrays(
+        observations=np.zeros((rows, 1)),
+        actions=np.zeros((rows, 1)),
+        rewards=rewards,
+        terminals=np.arange(rows) % 2 == 1,
+        trajectory=np.arange(rows) // 2,
+        action_bounds=(-1.0, 1.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("returns", "expected"), [([-3.0, 5.0, 17.0], 50.0), ([2.0, 2.0], 1.0)]
+)
+def test_the_paper_scales_rewards_by_the_range_of_returns(returns, expected):
+    """1000 / (17 - -3); where all are the same there is nothing to scale by."""
+    setting = Setting(of_returns(returns), None, False)
+    found = iql.IQL.settle(iql.PRESETS["paper"], setting)
+    assert found.reward_scale == pytest.approx(expected)
+    assert iql.IQL.settle(OPTIONS, setting).reward_scale == 0.5
 
 
 @pytest.mark.slow

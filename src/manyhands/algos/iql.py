@@ -13,6 +13,7 @@ state, with deviations that are the same in all states, in units of half the act
 The policy's learning rate falls to 0 along half a cosine. At test time: the mean.
 """
 
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -20,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from manyhands.algos.algorithm import Algorithm, Given
+from manyhands.algos.algorithm import Algorithm, Given, Setting
 from manyhands.algos.options import Common, learner_options
 from manyhands.hyper import COUNT, NOT_NEGATIVE, PART, POSITIVE, SHARE, option
 from manyhands.nn import adam, critics
@@ -32,6 +33,7 @@ from manyhands.types import Batch, Box, Key, Keys, Metrics
 
 LAYERS = 2
 LOG_STD = -5.0, 2.0
+RANGE_OF_RETURNS = 1000.0  # after scaling rewards by the data
 SMALLEST = 1e-8  # size of advantages: what to divide by is never 0
 
 
@@ -47,7 +49,11 @@ class Options(Common):
         "mean", "What advantages are divided by in the weights: their mean size, or 1."
     )
     most_weight: float = option(100.0, "What an action counts at most.", POSITIVE)
-    reward_scale: float = option(1.0, "What rewards are multiplied by.", POSITIVE)
+    reward_scale: float = option(
+        1.0,
+        "What rewards are multiplied by; 0: 1000 over the range of the data's returns.",
+        NOT_NEGATIVE,
+    )
     policy_rate: float = option(3e-4, "Learning rate of the policy at first.", POSITIVE)
     value_rate: float = option(3e-4, "Learning rate of V.", POSITIVE)
     critic_rate: float = option(3e-4, "Learning rate of the Q-functions.", POSITIVE)
@@ -57,8 +63,9 @@ class Options(Common):
 
 PRESETS = {
     "default": Options(),
-    # Rewards are scaled by the data there; see docs/algorithms/iql.md.
-    "paper": Options(steps=1_000_000, standardise=False, advantage_scale="none"),
+    "paper": Options(
+        steps=1_000_000, standardise=False, advantage_scale="none", reward_scale=0.0
+    ),
 }
 
 
@@ -75,6 +82,14 @@ class State(NamedTuple):
     critic: Bundle  # of an MLP with a leading member axis
     critic_adam: adam.Adam
     target: Bundle
+
+
+def settle(options: Options, setting: Setting) -> Options:
+    if options.reward_scale > 0:
+        return options
+    returns = setting.data.returns
+    span = float(returns.max() - returns.min())
+    return replace(options, reward_scale=RANGE_OF_RETURNS / span if span > 0 else 1.0)
 
 
 # Start
@@ -263,4 +278,4 @@ def skeleton(options: Any) -> Policy:
     return Policy(MLP.init(jax.random.key(0), [1] * (LAYERS + 2)), jnp.zeros(1))
 
 
-IQL = Algorithm(PRESETS, start, update, fitted, model, act, skeleton)
+IQL = Algorithm(PRESETS, start, update, fitted, model, act, skeleton, settle=settle)
