@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -50,39 +50,73 @@ def progress(what: str, total: int) -> Iterator[Callable[..., None]]:
 
     last = started
 
-    def say(done: int, note: str = "") -> None:
+    def say(done: int) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last > PATIENCE:
             last = now
-            line = f"{what}: {done:,} of {total:,}" + (f", {note}" if note else "")
-            print(line, file=sys.stderr, flush=True)
+            print(f"{what}: {done:,} of {total:,}", file=sys.stderr, flush=True)
 
     yield say
 
 
+class Stages:
+    """Which of a learner's stages is under way, and how fast it is.
+
+    What a policy needs is fitted first and counts its own updates: a new stage is one
+    whose count falls back, or one that was foretold and has other things to show.
+    """
+
+    def __init__(self, what: str, steps: int, before: Sequence[str]):
+        # How long the earlier ones are is their own affair.
+        self.coming: list[tuple[str, int | None]] = [
+            (f"{what}, {name} first", None) for name in before
+        ]
+        self.coming.append((what, steps))
+        self.what, self.steps = self.coming.pop(0)
+        self.names: set[str] | None = None  # of what it shows; None: nothing yet
+
+    def at(self, done: int, values: Mapping[str, float]) -> str:
+        """Take note of a report, and say what there is to show."""
+        now, names = time.monotonic(), set(values)
+        self.new = self.names is None
+        if not self.new and (done < self.last or (self.coming and names != self.names)):
+            self.new = True
+            if self.coming:
+                self.what, self.steps = self.coming.pop(0)
+        if self.new:  # compiling is over, and a continued run starts where it stopped
+            self.since = now, done
+        self.names, self.last = names, done
+        words = [f"{name} {value:.4g}" for name, value in values.items()]
+        began, there = self.since
+        if done > there:
+            words.append(f"{(done - there) / max(1e-9, now - began):.0f} updates/s")
+        return ", ".join(words)
+
+
 @contextmanager
 def training_progress(
-    what: str, steps: int
+    what: str, steps: int, before: Sequence[str] = ()
 ) -> Iterator[Callable[[int, dict[str, float]], None]]:
-    """Like `progress`, with updates per second and what the learner has to show."""
-    started, first = time.monotonic(), 0
-    shown = ""
+    """Like `progress`, with updates per second and what the learner has to show.
 
-    def describe(done: int, values: dict[str, float]) -> str:
-        nonlocal first
-        first = first or done  # a continued run starts where it stopped
-        rate = (done - first) / max(1e-9, time.monotonic() - started)
-        words = [f"{name} {value:.4g}" for name, value in values.items()]
-        return ", ".join([*words, f"{rate:.0f} updates/s"])
-
+    Args:
+        before: what is fitted first, by name and in order.
+    """
+    stages = Stages(what, steps, before)
     if not err.is_terminal:
-        with progress(what, steps) as say:
+        last = time.monotonic()
 
-            def plain(done: int, values: dict[str, float]) -> None:
-                say(done, describe(done, values))
+        def plain(done: int, values: dict[str, float]) -> None:
+            nonlocal last
+            shown = stages.at(done, values)
+            if time.monotonic() - last > PATIENCE:
+                last = time.monotonic()
+                total = "updates" if stages.steps is None else f"of {stages.steps:,}"
+                line = f"{stages.what}: {done:,} {total}" + (shown and f", {shown}")
+                print(line, file=sys.stderr, flush=True)
 
-            yield plain
+        yield plain
         return
     bar = Progress(
         TextColumn("{task.description}"),
@@ -94,9 +128,18 @@ def training_progress(
         transient=True,
     )
     with bar:
-        task = bar.add_task(what, total=steps, shown=shown)
+        task = bar.add_task(stages.what, total=stages.steps, shown="")
 
         def show(done: int, values: dict[str, float]) -> None:
-            bar.update(task, completed=done, shown=describe(done, values))
+            shown = stages.at(done, values)
+            if stages.new:
+                bar.reset(task)  # else it would expect the speed of the last one
+            bar.update(
+                task,
+                description=stages.what,
+                total=stages.steps,
+                completed=done,
+                shown=shown,
+            )
 
         yield show

@@ -168,7 +168,7 @@ function heatMap({ rows, columns, values, show, width, label, rowTitle, columnTi
 
 function legend(items) {
   return el("div", { class: "legend" }, items.map((item) =>
-    el("span", {}, symbol(item.shape || "square", item.color), el("span", { class: "label" }, item.label))));
+    el("span", {}, "dash" in item ? lineSample(item.color, item.dash) : symbol(item.shape || "square", item.color), el("span", { class: "label" }, item.label))));
 }
 
 function dataTable(columns, rows, classes = "") {

@@ -55,6 +55,9 @@ function outline(name, r) {
 const symbol = (name, paint, r = 5) =>
   svg("svg", { class: "inline", viewBox: "-7 -7 14 14", width: 14, height: 14, "aria-hidden": "true" },
     svg("path", { d: outline(name, r), fill: paint }));
+const lineSample = (paint, dash) =>
+  svg("svg", { class: "inline wide", viewBox: "0 0 28 14", width: 28, height: 14, "aria-hidden": "true" },
+    svg("path", { class: "line", d: "M0,7H28", stroke: paint, "stroke-dasharray": dash }));
 
 const VIRIDIS = [[68, 1, 84], [72, 40, 120], [62, 74, 137], [49, 104, 142], [38, 130, 142],
   [31, 158, 137], [53, 183, 121], [109, 205, 89], [180, 222, 44], [253, 231, 37]];
@@ -88,9 +91,8 @@ function figure(title, caption, plot, table, classes = "") {
   const node = el("figure", { class: classes, "aria-label": title },
     el("div", { class: "head" }, el("h3", {}, title), buttons), plot,
     el("figcaption", {}, caption));
-  if (plot.querySelector("svg:not(.inline), canvas"))
-    buttons.append(el("button", { type: "button", "data-save": "png", "aria-label": `Save ${title} as PNG`,
-      onclick: () => savePicture(plot, name) }, "PNG"));
+  buttons.append(el("button", { type: "button", "data-save": "png", "aria-label": `Save ${title} as PNG`,
+    onclick: () => savePicture(plot, name) }, "PNG"));
   if (table)
     buttons.append(el("button", { type: "button", "data-save": "csv", "aria-label": `Save ${title} as CSV`,
       onclick: () => save(new Blob([csv(table())], { type: "text/csv" }), `${name}.csv`) }, "CSV"));
@@ -115,30 +117,48 @@ function save(blob, name) {
 
 // All that is drawn within an element, on one canvas, where it stands on the page.
 async function picture(plot, scale = 2) {
+  plot.scrollLeft = 0; // a table may be wider than the screen
   const frame = plot.getBoundingClientRect(), pad = 12;
   const canvas = el("canvas");
-  canvas.width = scale * (frame.width + 2 * pad);
+  canvas.width = scale * (Math.max(frame.width, plot.scrollWidth) + 2 * pad);
   canvas.height = scale * (frame.height + 2 * pad);
   const pen = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
   pen.fillStyle = style.getPropertyValue("--paper");
   pen.fillRect(0, 0, canvas.width, canvas.height);
   pen.scale(scale, scale);
   pen.translate(pad - frame.left, pad - frame.top);
-  for (const node of plot.querySelectorAll("svg, canvas, .label")) {
+  for (const node of plot.querySelectorAll("svg, canvas")) {
     const box = node.getBoundingClientRect();
     if (!box.width) continue;
-    if (node.tagName === "CANVAS") pen.drawImage(node, box.left, box.top, box.width, box.height);
-    else if (node instanceof SVGElement)
-      pen.drawImage(await image(node, box), box.left, box.top, box.width, box.height);
-    else {
-      const text = getComputedStyle(node);
-      pen.font = `${text.fontSize} ${text.fontFamily}`;
-      pen.fillStyle = text.color;
-      pen.textBaseline = "middle";
-      pen.fillText(node.textContent, box.left, box.top + box.height / 2);
+    const drawn = node.tagName === "CANVAS" ? node : await image(node, box);
+    pen.drawImage(drawn, box.left, box.top, box.width, box.height);
+  }
+  for (const row of plot.querySelectorAll("tr")) {
+    const box = row.getBoundingClientRect();
+    pen.fillStyle = style.getPropertyValue("--line");
+    pen.fillRect(box.left, box.bottom - 1, box.width, 1);
+  }
+  writeWords(pen, plot);
+  return canvas;
+}
+
+// Legends and tables, word by word: the browser has decided where lines break.
+function writeWords(pen, plot) {
+  const texts = document.createTreeWalker(plot, NodeFilter.SHOW_TEXT), range = document.createRange();
+  pen.textBaseline = "middle";
+  while (texts.nextNode()) {
+    const node = texts.currentNode;
+    if (node.parentElement.closest("svg, .tip")) continue;
+    const style = getComputedStyle(node.parentElement);
+    pen.font = `${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
+    pen.fillStyle = style.color;
+    for (const word of node.data.matchAll(/\S+/g)) {
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      const box = range.getClientRects()[0];
+      if (box) pen.fillText(word[0], box.left, box.top + box.height / 2);
     }
   }
-  return canvas;
 }
 
 async function savePicture(plot, name) {

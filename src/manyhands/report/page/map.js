@@ -44,7 +44,7 @@ class TrajectoryMap {
       el("fieldset", {}, el("legend", {}, "Color by"), ways.map(([value, label]) => el("label", {},
         el("input", { type: "radio", name: "color", value, ...(value === this.colorBy ? { checked: "" } : {}),
           onchange: () => { this.colorBy = value; this.draw(); } }), label))),
-      el("label", {}, "Trajectory ", go));
+      el("label", {}, "Go to trajectory ", go));
     this.canvas.addEventListener("pointermove", (e) => this.hover(this.at(e)));
     this.canvas.addEventListener("pointerleave", () => this.hover(-1));
     this.canvas.addEventListener("click", (e) => this.pick(this.at(e)));
@@ -88,9 +88,12 @@ class TrajectoryMap {
       if (edge) { pen.strokeStyle = edge; pen.lineWidth = line; pen.stroke(path); }
     };
     pen.globalAlpha = 0.85;
+    // Both ends of viridis are hard to see, one on black and one on white paper.
+    const graded = this.colorBy === "return" || this.colorBy === "probability";
+    const edge = graded ? style.getPropertyValue("--soft") : paper, line = graded ? 0.8 : 0.4;
     for (let m = 0; m < this.many; m++) {
       const [name, paint] = this.style(m);
-      put(paths[name], ...this.place(m), paint, paper, 0.4);
+      put(paths[name], ...this.place(m), paint, edge, line);
     }
     pen.globalAlpha = 1;
     const open = new Path2D(outline("circle", r + 3));

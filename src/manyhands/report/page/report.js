@@ -27,7 +27,8 @@ function tiles(run) {
   }
   if (policy && known(policy.return_mean)) add("policy.return_mean", fixed(policy.return_mean, 2), `return of ${policy.algo}`);
   if (policy && known(policy.relative)) add("policy.relative", fixed(policy.relative), "relative to the data's policies");
-  return el("div", { class: "tiles" }, found);
+  const columns = found.length > 6 ? Math.ceil(found.length / 2) : found.length;
+  return el("div", { class: "tiles", style: `--columns: ${columns}` }, found);
 }
 
 function comparisonSection(runs) {
@@ -64,7 +65,7 @@ function overlaid(runs) {
   });
   if (series.length < 2) return null;
   return figure("Returns while learning", "The mean over replicas, and the band from the lowest to the highest.",
-    el("div", {}, lineChart({ series, width: room(2), x: { label: "updates" }, y: { label: "return" }, label: "returns while learning" }), legend(series.map((s) => ({ ...s, shape: "bar" })))),
+    el("div", {}, lineChart({ series, width: room(2), x: { label: "updates" }, y: { label: "return" }, label: "returns while learning" }), legend(series)),
     () => [["run", "step", "return_mean"], ...series.flatMap((s) => s.points.map(([step, value]) => [s.label, step, value]))]);
 }
 
@@ -120,15 +121,17 @@ window.addEventListener("resize", () => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => page.maps.forEach((map) => map.draw()));
 // Paper is white, whatever the screen is.
-let screenTheme;
+let screenTheme, folded = [];
 window.addEventListener("beforeprint", () => {
   screenTheme = document.documentElement.dataset.theme;
   document.documentElement.dataset.theme = "light";
-  document.querySelectorAll("details").forEach((d) => (d.open = true));
+  folded = [...document.querySelectorAll("details:not([open])")];
+  folded.forEach((d) => (d.open = true));
   page.maps.forEach((map) => map.draw());
 });
 window.addEventListener("afterprint", () => {
   if (screenTheme) document.documentElement.dataset.theme = screenTheme;
   else delete document.documentElement.dataset.theme;
+  folded.forEach((d) => (d.open = false));
   page.maps.forEach((map) => map.draw());
 });

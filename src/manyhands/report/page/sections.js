@@ -64,7 +64,7 @@ function actionsFigure(fit) {
   const h = fit.histograms, dimensions = h.all.length, shown = fit.behaviors.slice(0, 16);
   const phone = window.innerWidth <= 820;
   const columns = Math.min(phone ? 2 : 6, dimensions);
-  const width = Math.max(90, Math.min(phone ? 170 : 160, (room() - 12 * (columns - 1)) / columns));
+  const width = Math.max(90, Math.min(phone ? 170 : 148, (room() - 12 * (columns - 1)) / columns));
   const grid = el("div", { class: "multiples" });
   for (const b of shown)
     grid.append(el("div", { style: `grid-template-columns: repeat(${columns}, ${width}px)` },
@@ -172,7 +172,7 @@ function confusionSection(run) {
   if (!c) return section("sources", "Known sources", note("The data does not say who made which trajectory, so there is nothing to check the behaviors against. Readers take such labels with --source-from FIELD."));
   const sums = c.counts.map((row) => row.reduce((a, b) => a + b, 0));
   return section("sources", "Known sources", figure("Sources and behaviors",
-    `How many trajectories of each known source went to each behavior; the sources were not used for fitting. One dark cell in every row and column is a perfect recovery: ARI ${fixed(about.ari)} (1 is perfect, 0 is chance), NMI ${fixed(about.nmi)}, purity ${percent(about.purity)}, ${percent(about.matched_accuracy)} right when each behavior is matched to one source.`,
+    `How many trajectories of each known source went to each behavior; the sources were not used for fitting. One deeply colored cell in every row and column is a perfect recovery: ARI ${fixed(about.ari)} (1 is perfect, 0 is chance), NMI ${fixed(about.nmi)}, purity ${percent(about.purity)}, ${percent(about.matched_accuracy)} right when each behavior is matched to one source.`,
     el("div", {}, heatMap({ rows: c.sources.map((s) => s || "unknown"), columns: c.codes.map(String), values: c.counts, show: count, share: (i, j) => c.counts[i][j] / (sums[i] || 1),
       width: room(), label: "sources and behaviors", rowTitle: "source", columnTitle: "behavior" })),
     () => [["source", ...c.codes], ...c.sources.map((s, i) => [s, ...c.counts[i]])]));
@@ -203,7 +203,7 @@ function curveFigure(title, curve, groups, width, yLabel, see, robust = false) {
     series.forEach((s) => { s.points = s.points.filter((p) => p[1] >= y.range[0]); s.band = s.band.filter((b) => b[1] >= y.range[0]); });
   }
   plot.append(lineChart({ width, series, x: { label: "updates" }, y, label: title }));
-  if (series.length > 1) plot.append(legend(series.map((s) => ({ ...s, shape: "bar" }))));
+  if (series.length > 1) plot.append(legend(series));
   return figure(title, `${many > 1 ? `The mean of ${many} seeds, and the band from the lowest to the highest. ` : ""}${see}`, plot,
     () => [["step", ...groups.flatMap((g) => g.replicas.map((r) => `${g.label} replica ${r}`))],
       ...curve.steps.map((step, i) => [step, ...groups.flatMap((g) => g.replicas.map((r) => curve.values[r]?.[i]))])]);
@@ -235,7 +235,9 @@ function againstFigure(run, rows) {
   const behaviors = (run.fit?.behaviors || []).map((b) => ({ label: `behavior ${b.code}`, value: b.return_mean, low: b.return_mean - b.return_std, high: b.return_mean + b.return_std, color: color(b.code), shape: shape(b.code), text: fixed(b.return_mean, 2) }));
   behaviors.sort((a, b) => b.value - a.value);
   const mean = own.reduce((a, b) => a + b.value, 0) / own.length, best = behaviors[0];
-  const words = best && behaviors.length > 1 ? `The policy's mean return is ${fixed(Math.abs(mean - best.value), 2)} ${mean >= best.value ? "above" : "below"} that of the best behavior (${best.label.replace("behavior ", "")}).` : best ? `The trajectories in the data have a mean return of ${fixed(best.value, 2)}.` : "";
+  const gap = best ? fixed(Math.abs(mean - best.value), 2) : "";
+  const place = Number(gap) === 0 ? "that" : `${gap} ${mean > best?.value ? "above" : "below"} that`;
+  const words = best && behaviors.length > 1 ? `The policy's mean return is ${place} of the best behavior (${best.label.replace("behavior ", "")}).` : best ? `The trajectories in the data have a mean return of ${fixed(best.value, 2)}.` : "";
   return figure("The policy beside the behaviors", `Mean return, and one deviation to each side: stars are the policy in the environment, the others are trajectories in the data. ${words}`,
     el("div", {}, dotChart({ rows: [...own, ...behaviors.slice(0, 16)], width: room(2), x: { label: "return" }, label: "returns of policy and behaviors" })),
     () => [["who", "return_mean", "low", "high"], ...[...own, ...behaviors].map((r) => [r.label, r.value, r.low, r.high])]);
@@ -259,9 +261,10 @@ function runSection(run) {
   const flat = (value) => (value === null || value === undefined ? "none" : Array.isArray(value) ? value.map(flat).join(", ") : typeof value === "object" ? JSON.stringify(value) : short(value));
   const options = [].concat(config.options);
   const rows = Object.keys(options[0]).map((name) => [name, [...new Set(options.map((o) => flat(o[name])))].join(", ")]);
-  const kept = Object.entries(config).filter(([name, value]) => !["options", "environment", "data", "loaded_from"].includes(name) && value !== null);
+  const kept = Object.entries(config).filter(([name, value]) => !["options", "environment", "data", "loaded_from"].includes(name) && value !== null && !(name === "k" && config.behavior === "given"));
+  const told = (name, value) => name === "evaluations" ? `${value[0]} along the way, ${plural(value[1], "episode")} each` : flat(value);
   return section("run", "The run",
-    facts([...kept.map(([name, value]) => [name.replaceAll("_", " "), flat(value)]),
+    facts([...kept.map(([name, value]) => [name.replaceAll("_", " "), told(name, value)]),
       ...(config.loaded_from ? [["data read from", el("code", {}, config.loaded_from.data)]] : []),
       ["updates", count(timing.updates)], ["time", `${fixed(timing.seconds, 1)} s, ${fixed(timing.updates_per_second, 0)} updates a second; compiling took ${fixed(timing.compile_seconds, 1)} s`],
       ["device", `${timing.device}, ${machine.cores} cores`],
