@@ -1,5 +1,6 @@
 """The documentation is true: its code runs, its pages are current, its links lead."""
 
+import importlib
 import os
 import re
 import runpy
@@ -153,6 +154,24 @@ def test_files_of_every_format_are_made(tmp_path):
         assert np.array_equal(found.actions, expected.actions), name
         assert name in (DOCS / "your_data.md").read_text()
     assert (tmp_path / "report.html").stat().st_size > 50_000
+
+
+def test_the_site_builds_without_a_warning(tmp_path, monkeypatch):
+    """All pages, as `make docs` has it; the files to download are made above."""
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed")
+    pytest.importorskip("mkdocstrings", reason="mkdocstrings is not installed")
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    monkeypatch.syspath_prepend(str(DOCS / "build"))
+    made = []
+    monkeypatch.setattr(importlib.import_module("files"), "make", made.append)
+    config = load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path), strict=True)
+    build(config)  # warnings are errors: it is strict
+    assert made == [tmp_path / "files"]
+    pages = {page.relative_to(DOCS).with_suffix("") for page in DOCS.rglob("*.md")}
+    assert all((tmp_path / page).with_suffix(".html").exists() for page in pages)
+    assert "responsibilities" in (tmp_path / "api.html").read_text()  # a docstring
 
 
 def test_links_between_pages_lead_somewhere():
