@@ -3,13 +3,18 @@
 import csv
 import json
 
+import jax
 import numpy as np
 import pytest
 from scipy.stats import trim_mean
 
 from manyhands import UserError
+from manyhands.behavior.fitting import Fitting, codes_to_start_with
+from manyhands.behavior.options import Options
+from manyhands.behavior.problem import prepare
 from manyhands.cli import main
-from manyhands.sweep import figures, tables
+from manyhands.runs import Run
+from manyhands.sweep import figures, maps, tables
 from manyhands.sweep import preset as presets
 from manyhands.sweep.plan import Fleet, fleets
 from manyhands.sweep.statistics import improvement, iqm, iqm_interval
@@ -177,9 +182,90 @@ def test_the_figure_needs_data_of_several_agents(rows, tmp_path):
     assert heights["lbrac_v"] == pytest.approx([1.1])
 
 
-def test_the_report_of_a_benchmark(rows, tmp_path, capsys):
+def test_returns_are_drawn_as_they_are_spread(small, rows):
+    about = maps.histogram(small)
+    assert [sum(counts) for counts in about["counts"]] == np.bincount(
+        small.sources
+    ).tolist()
+    assert (about["low"], about["high"]) == (small.returns.min(), small.returns.max())
+    (axis,) = figures.returns([r | {"histogram": about} for r in rows[:2]]).axes
+    heights = [bar.get_height() for bars in axis.containers for bar in bars]
+    assert sum(heights) == len(small)
+    assert axis.get_xlim()[0] <= small.returns.min()
+
+
+def test_maps_are_planes_of_the_largest_variance():
+    random = np.random.default_rng(0)
+    percentile = np.linspace(0.5, 100, 200)
+    # One direction that goes with returns, one smaller one, and hardly anything else.
+    W = random.normal(size=(200, 8)) * [0, 30, 5, *[0.1] * 5]
+    W[:, 0] = 2 * (50 - percentile)
+    found = maps.place(W, W[[0, -1]], percentile)
+    x, y = np.array(found["xy"])
+    np.testing.assert_allclose(np.corrcoef(x, percentile)[0, 1], 1, atol=0.01)
+    np.testing.assert_allclose(abs(np.corrcoef(y, W[:, 1])[0, 1]), 1, atol=0.01)
+    assert np.abs([x, y]).max() == maps.GRID
+    np.testing.assert_allclose(np.array(found["behaviors"])[0], x[[0, -1]], atol=1)
+    assert found["variance"] > 0.98
+
+
+def test_a_few_times_in_the_training_are_shown():
+    assert maps.spread([], 100) == []
+    assert maps.spread([40], 100) == [40]
+    assert maps.spread(list(range(0, 100, 10)), 100) == [20, 50, 80]
+
+
+def test_maps_along_training_come_from_checkpoints_of_the_fit(small, tmp_path):
+    """As the fit writes them, but with any numbers in them."""
+    run, options = Run(tmp_path / "fit"), Options(steps=40)
+    problem = prepare(small, 0.1, True, 0)
+    given = [1, 2], [0, 0], run, lambda done, shown: None, 0.0
+    starts = [codes_to_start_with(k, len(small), options) for k in (1, 2)]
+    shapes = jax.eval_shape(lambda: Fitting(problem, "vq", options, *given).snapshot)
+    random = np.random.default_rng(0)
+    numbers = jax.tree.map(lambda s: random.normal(size=s.shape), shapes)
+    there = np.arange(max(starts)) < np.array(starts)[:, None]
+    along = maps.Along(tmp_path / "fit", [1], small, tmp_path / "maps.json")
+    along(0, {})
+    assert along.points == {}  # there is no checkpoint yet
+    run.write_checkpoint(numbers._replace(active=there), {"step": 7})
+    along(8, {})
+    assert list(along.points) == [7]
+    (found,) = along.points[7]
+    assert len(found["xy"][0]) == len(small)
+    assert len(found["behaviors"][0]) == starts[1]
+    # Another attempt knows what an earlier one has seen.
+    again = maps.Along(tmp_path / "fit", [1], small, tmp_path / "maps.json")
+    assert again.points == along.points
+
+
+def test_a_row_of_panels_for_every_k(rows):
+    def point(step: int, codes: int) -> dict:
+        where = list(range(codes))
+        place = {"xy": [[0, 1, 2], [3, 4, 5]], "behaviors": [where, where]}
+        return {"step": step, "variance": 0.5, **place}
+
+    about = {"percentile": [1, 50, 100], "codes": [0, 0, 1]}
+    short = about | {"points": [point(9, 1)]}
+    long = about | {"points": [point(3, 0), point(6, 2), point(9, 2)]}
+    mine = [r for r in rows if r["data"].endswith("-2") and r["k"]]
+    figure = figures.maps([mine[0] | {"maps": short}, mine[1] | {"maps": long}])
+    titles = [axis.get_title() for axis in figure.axes]
+    end = ["9 updates, 50%", "by code"]
+    assert titles == ["", "", *end, "3 updates, 50%", "6 updates, 50%", *end]
+    labels = [axis.get_ylabel() for axis in figure.axes]
+    assert [label for label in labels if label] == ["K = 1", "K = 5"]
+    dots, crosses = figure.axes[6].collections
+    assert dots.get_array().tolist() == [1, 50, 100]
+    assert len(crosses.get_offsets()) == 2
+    assert figures.maps(mine) is None
+
+
+def test_the_report_of_a_benchmark(rows, small, tmp_path, capsys):
+    rows[0]["histogram"] = maps.histogram(small)
     made = "".join(json.dumps(r) + "\n" for r in rows)
     (tmp_path / "results.jsonl").write_text(made)
     assert main.run(["report", str(tmp_path)]) == 0
     assert "1.10 ± 0.00 (K = 5)" in capsys.readouterr().out
-    assert (tmp_path / "figures" / "heterogeneous.png").exists()
+    for name in ("heterogeneous", "returns"):
+        assert (tmp_path / "figures" / f"{name}.png").stat().st_size > 1000

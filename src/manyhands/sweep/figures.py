@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyhands.report.figures import blank, save
+from manyhands.sweep.maps import BINS
+from manyhands.sweep.plan import safe
 from manyhands.sweep.tables import Scores
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+COLUMNS = 4  # of histograms
 HETEROGENEOUS = re.compile(r"(?:zoo:)?(\w+)-heterogeneous-(\d+)")
 
 
@@ -45,6 +49,77 @@ def heterogeneous(rows: list[dict[str, Any]]) -> "Figure | None":
     return figure
 
 
+def returns(rows: list[dict[str, Any]]) -> "Figure | None":
+    """How returns are spread in every data set, by source where that is known."""
+    found = {row["data"]: row["histogram"] for row in rows if row.get("histogram")}
+    if not found:
+        return None
+    wide = min(COLUMNS, len(found))
+    high = -(-len(found) // wide)
+    figure = blank(3.2 * wide, 2.2 * high)
+    axes = list(figure.subplots(high, wide, squeeze=False).flat)
+    for axis, (data, about) in zip(axes, found.items()):
+        low, top = about["low"], about["high"]
+        edges = np.linspace(low, top if top > low else low + 1, BINS + 1)
+        middles, width = (edges[1:] + edges[:-1]) / 2, edges[1] - edges[0]
+        below = np.zeros(BINS)
+        names = about["sources"] or [None]
+        for number, (name, counts) in enumerate(zip(names, about["counts"])):
+            axis.bar(middles, counts, width, below, color=f"C{number}", label=name)
+            below += counts
+        if about["sources"]:
+            axis.legend(fontsize=5)
+        axis.set_title(data, fontsize=8)
+        axis.tick_params(labelsize=7)
+    for axis in axes[len(found) :]:
+        axis.set_axis_off()
+    figure.supxlabel("return of a trajectory", fontsize=8)
+    figure.supylabel("trajectories", fontsize=8)
+    return figure
+
+
+def maps(rows: list[dict[str, Any]]) -> "Figure | None":
+    """Embeddings of trajectories (dots, by their return; last by their code) and of
+    behaviors (crosses): a row for every K, a column for every time in the training."""
+    found = {row["k"]: row["maps"] for row in rows if row.get("maps")}
+    if not found:
+        return None
+    wide = max(len(about["points"]) for about in found.values()) + 1
+    figure = blank(2.4 * wide, 2.4 * len(found))
+    grid = figure.subplots(len(found), wide, squeeze=False)
+    for axes, (k, about) in zip(grid, found.items()):
+        last = about["points"][-1]
+        # The end stands in the same column in all rows.
+        empty = wide - 1 - len(about["points"])
+        for axis in axes[:empty]:
+            axis.set_axis_off()
+        for axis, point in zip(axes[empty:], about["points"]):
+            _map(axis, point, about["percentile"], "viridis", 100)
+            title = f"{point['step']:,} updates, {point['variance']:.0%}"
+            axis.set_title(title, fontsize=7)
+        _map(axes[-1], last, [code % 20 for code in about["codes"]], "tab20", 19)
+        axes[-1].set_title("by code", fontsize=7)
+        axes[empty].set_ylabel(f"K = {k}", fontsize=8)
+    first = rows[0]
+    figure.suptitle(
+        f"{first['data']}, {first['label']}, seed {first['seed']}: trajectories by "
+        "return percentile (dark: low), behaviors (crosses); share of variance shown",
+        fontsize=8,
+    )
+    return figure
+
+
+def _map(axis: "Axes", point: dict[str, Any], colors: Any, name: str, most: int):
+    axis.scatter(*point["xy"], c=colors, s=6, cmap=name, vmin=0, vmax=most, alpha=0.7)
+    axis.scatter(*point["behaviors"], marker="x", c="black", s=30, lw=1.2)
+    axis.set(xticks=[], yticks=[])
+
+
 def write(rows: list[dict[str, Any]], folder: Path) -> list[Path]:
-    figure = heterogeneous(rows)
-    return [save(figure, folder / "heterogeneous.png")] if figure else []
+    drawn = {"heterogeneous": heterogeneous(rows), "returns": returns(rows)}
+    by_fleet: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        by_fleet.setdefault((row["data"], row["label"]), []).append(row)
+    for (data, label), mine in by_fleet.items():
+        drawn[f"embeddings-{safe(data)}-{safe(label)}"] = maps(mine)
+    return [save(f, folder / f"{name}.png") for name, f in drawn.items() if f]

@@ -23,7 +23,11 @@ from manyhands.behavior.fit import fit
 from manyhands.data.trajectories import Trajectories
 from manyhands.files import atomic_file
 from manyhands.runs import Run, environment
+from manyhands.sweep.maps import Along, histogram
 from manyhands.sweep.plan import Fleet, safe
+
+# Between checkpoints of a fit: maps along training are made of them.
+MAP_SECONDS = 10.0
 
 
 def data_file(folder: Path, fleet: Fleet) -> Path:
@@ -47,8 +51,10 @@ def run(folder: Path, fleet: Fleet) -> list[dict[str, Any]]:
     started = time.perf_counter()
     where = data_file(folder, fleet) if made_here(fleet.data) else fleet.data
     data, place = datasets.load(where), folder / "runs" / fleet.name
+    resumed = any(place.rglob("config.json"))
     rows = []
-    for k, given, out in _behaviors(fleet, data, place):
+    about = {"histogram": histogram(data)}
+    for k, given, out, maps in _behaviors(fleet, data, place):
         policies = train(
             data,
             fleet.algo,
@@ -63,21 +69,25 @@ def run(folder: Path, fleet: Fleet) -> list[dict[str, Any]]:
         metrics = Run(out).metrics()
         for r, policy in enumerate(policies):
             mine = [m for m in metrics if m["replica"] == r]
-            rows.append(_row(fleet, data, k, policy, mine))
+            more = {"maps": maps} if maps and not r else {}  # of the first seed
+            rows.append(_row(fleet, data, k, policy, mine) | about | more)
     seconds = time.perf_counter() - started
-    return [row | {"fleet_seconds": seconds} for row in rows]
+    took = {"fleet_seconds": seconds, "fleet_resumed": resumed}
+    return [row | took for row in rows]
 
 
 def _behaviors(
     fleet: Fleet, data: Trajectories, place: Path
-) -> list[tuple[int | str | None, list[Behavior] | None, Path]]:
-    """For every K the behavior sets of all seeds, and where to train. All of them are
-    fitted in one program."""
+) -> list[tuple[int | str | None, list[Behavior] | None, Path, dict[str, Any] | None]]:
+    """For every K the behavior sets of all seeds, where to train, and maps of the first
+    seed's. All of them are fitted in one program."""
     if not fleet.k:
-        return [(None, None, place)]
+        return [(None, None, place, None)]
     learner = algorithm(fleet.algo)
-    done = place / "behavior"
+    done, many = place / "behavior", len(fleet.seeds)
     pairs = [(k, seed) for k in fleet.k for seed in fleet.seeds]
+    firsts = list(range(0, len(pairs), many))
+    along = Along(done, firsts, data, place / "maps.json")
     if (done / "summary.json").exists():
         places = [done / f"replica-{r}" for r in range(len(pairs))]
         places = [done] if len(pairs) == 1 else places
@@ -93,12 +103,18 @@ def _behaviors(
             seed=list(fleet.seeds),
             preset=fleet.preset,
             out=done,
+            checkpoint_seconds=MAP_SECONDS,
+            progress=along,
             **changes,
         )
-    many = len(fleet.seeds)
     return [
-        (k, sets[n * many : (n + 1) * many], place / f"k-{k}")
-        for n, k in enumerate(fleet.k)
+        (
+            k,
+            sets[first : first + many],
+            place / f"k-{k}",
+            along.maps(n, sets[first], data),
+        )
+        for n, (k, first) in enumerate(zip(fleet.k, firsts))
     ]
 
 

@@ -1,0 +1,136 @@
+"""What figures of a benchmark need besides scores, small enough for its results: how
+returns are spread, and where trajectories lie by what a behavior set has learnt.
+
+Where they lay along training is read from the checkpoints of the fit, as they come.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import safe_open
+from scipy.stats import rankdata
+from sklearn.decomposition import PCA
+
+from manyhands.behavior import schedule
+from manyhands.behavior.estimate import Behavior
+from manyhands.data.trajectories import Trajectories
+from manyhands.files import atomic_file
+from manyhands.runs import Run
+
+BINS = 40  # of a histogram
+SOURCES = 12  # that are told apart in it
+SHOWN = 250  # trajectories on a map
+POINTS = 3  # along training, besides the end
+GRID = 999  # places are whole numbers from -GRID to GRID
+
+
+def histogram(data: Trajectories) -> dict[str, Any]:
+    """Of returns, for every source where these are known and few."""
+    low, high = float(data.returns.min()), float(data.returns.max())
+    names = list(data.source_names) if data.sources is not None else []
+    names = names if len(names) <= SOURCES else []
+    whose = np.zeros(len(data), int) if not names else np.asarray(data.sources)
+
+    def counts(source: int) -> list[int]:
+        mine = data.returns[whose == source]
+        return np.histogram(mine, BINS, (low, high))[0].tolist()
+
+    every = [counts(source) for source in range(len(names) or 1)]
+    return {"low": low, "high": high, "sources": names, "counts": every}
+
+
+def chosen(trajectories: int) -> np.ndarray:
+    """Which trajectories are on maps: the same on all of them."""
+    order = np.random.default_rng(0).permutation(trajectories)
+    return np.sort(order[:SHOWN])
+
+
+def place(W: np.ndarray, E: np.ndarray, percentile: np.ndarray) -> dict[str, Any]:
+    """The first two principal components of W (E in the same plane), as whole numbers;
+    an axis points to where returns are higher, so that maps can be compared."""
+    pca = PCA(n_components=min(2, *W.shape)).fit(W)
+    shown = chosen(len(W))
+    dots, centers = pca.transform(W[shown]), pca.transform(E)
+    dots, centers = (np.pad(x, [(0, 0), (0, 2 - x.shape[1])]) for x in (dots, centers))
+    signs = np.where((percentile[shown] - 50) @ dots < 0, -1, 1)
+    unit = max(np.abs(dots).max(), np.abs(centers).max(initial=0), 1e-9) / GRID
+    return {
+        "xy": (signs * dots / unit).round().astype(int).T.tolist(),
+        "behaviors": (signs * centers / unit).round().astype(int).T.tolist(),
+        "variance": round(float(pca.explained_variance_ratio_.sum()), 3),
+    }
+
+
+def percentiles(data: Trajectories) -> np.ndarray:
+    return 100 * rankdata(data.returns) / len(data)
+
+
+class Along:
+    """Called as the fit goes on: keeps maps of some replicas, for as long as it may
+    need them, in a file."""
+
+    def __init__(
+        self, fit: Path, replicas: list[int], data: Trajectories, file: Path
+    ) -> None:
+        self.checkpoint, self.replicas = Run(fit).checkpoint, replicas
+        self.percentile, self.file = percentiles(data), file
+        self.seen = 0.0
+        self.points: dict[int, list[dict[str, Any]]] = {}  # by step, of each replica
+        if file.exists():  # an earlier attempt's
+            there = json.loads(file.read_text())
+            self.points = {int(step): maps for step, maps in there.items()}
+
+    def __call__(self, done: int, shown: dict[str, float]) -> None:
+        del done, shown  # the checkpoint may be of an earlier step
+        try:
+            when = self.checkpoint.stat().st_mtime
+        except FileNotFoundError:
+            return
+        if when == self.seen:
+            return
+        self.seen = when
+        with safe_open(self.checkpoint, "numpy") as file:
+            step = json.loads(file.get_tensor("about").tobytes().decode())["step"]
+            W, E, active = map(file.get_tensor, (".best.W", ".best.E", ".active"))
+        self.points[step] = [
+            place(_unit(W[r]), _unit(E[r][active[r]]), self.percentile)
+            for r in self.replicas
+        ]
+        with atomic_file(self.file) as temporary:
+            temporary.write_text(json.dumps(self.points))
+
+    def maps(self, n: int, behavior: Behavior, data: Trajectories) -> dict[str, Any]:
+        """Of the n-th of these replicas: a few along training, and the last."""
+        stages = schedule.plan("vq", behavior.options)
+        end, coded = stages[-1].end, stages[-1].first
+        points = {
+            step: maps[n]
+            # Before there are codes, their places mean nothing.
+            | ({"behaviors": [[], []]} if step <= coded and coded else {})
+            for step, maps in self.points.items()
+            if step < end
+        }
+        W, E = (_unit(np.asarray(x)) for x in (behavior.model.W, behavior.model.E))
+        shown = chosen(len(data))
+        return {
+            "percentile": self.percentile[shown].round().astype(int).tolist(),
+            "codes": behavior.codes[shown].tolist(),
+            "points": [
+                {"step": step, **points[step]} for step in spread(list(points), end)
+            ]
+            + [{"step": end, **place(W, E, self.percentile)}],
+        }
+
+
+def spread(steps: list[int], end: int) -> list[int]:
+    """Some of these steps, as evenly over the training as they allow."""
+    aims = [end * (n + 0.5) / POINTS for n in range(POINTS)]
+    near = [min(steps, key=lambda step: abs(step - aim)) for aim in aims if steps]
+    return sorted(set(near))
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    return rows / np.maximum(lengths, 1e-12)
