@@ -7,7 +7,7 @@ import pytest
 from float64 import double, mlp
 
 from manyhands import Policy, UserError, evaluate, fit, load_policy, make, train
-from manyhands.algos import mopp
+from manyhands.algos import mopp, mopp_acting
 from manyhands.algos.algorithm import Given, Setting
 from manyhands.algos.lbrac_v import Start
 from manyhands.behavior import vq
@@ -15,6 +15,7 @@ from manyhands.behavior.problem import Scaling
 from manyhands.dynamics import autoregressive
 from manyhands.dynamics.fit import Dynamics
 from manyhands.dynamics.settings import Inputs, Settings
+from manyhands.nn.networks import normalize
 
 SMALL = dict(critic_width=16, behavior_width=8, head_width=6, model_width=8)
 OPTIONS = mopp.Options(
@@ -159,10 +160,12 @@ def behaviors() -> Start:
 def test_a_trajectory_is_one_behaviors(behaviors, box):
     b = behaviors.behaviors
     codes = jnp.asarray(behaviors.codes)
-    begin, propose = mopp._by_code(mopp.BehaviorSet(b.trunk, b.head, b.E, codes), box)
+    begin, propose = mopp_acting._by_code(
+        mopp.BehaviorSet(b.trunk, b.head, b.E, codes), box
+    )
     uniform = jnp.array([0.0, 0.49, 0.51, 1.0])
     who = begin(uniform)
-    E = np.asarray(mopp.normalize(b.E))
+    E = np.asarray(normalize(b.E))
     np.testing.assert_allclose(who, E[[0, 0, 1, 1]], atol=1e-6)
     said = jax.jit(propose)(who, uniform[0], jnp.zeros((4, 3)))
     assert np.array_equal(said.mean[0], said.mean[1])

@@ -10,7 +10,8 @@ import pytest
 from manyhands import evaluate, make, train
 from manyhands.algos import rebrac
 from manyhands.algos.algorithm import Given
-from manyhands.algos.td3_bc import State, act
+from manyhands.algos.critic_terms import critic_loss
+from manyhands.algos.delayed import State, act
 from manyhands.nn.critics import values_of
 from manyhands.types import Batch, Box
 
@@ -165,7 +166,7 @@ def test_losses_agree_with_float64(state, batch, noise):
         slow.target_policy.tree(), slow.target.tree(), batch, noise, CONFIG, BOX
     )
     np.testing.assert_allclose(y, reference.y(), rtol=1e-5, atol=1e-5)
-    loss, metrics = jax.jit(rebrac.critic_loss)(state.critic.tree(), batch, y)
+    loss, metrics = jax.jit(critic_loss)(state.critic.tree(), batch, y)
     assert float(loss) == pytest.approx(reference.critic_loss(), rel=1e-5)
     loss, more = jax.jit(rebrac.policy_loss)(
         slow.policy.tree(), state.critic.tree(), batch, CONFIG, BOX
@@ -178,7 +179,7 @@ def test_losses_agree_with_float64(state, batch, noise):
 def test_gradients_agree_with_differences_of_float64(state, batch, noise):
     reference, critic = Reference(state, batch, noise), state.critic.tree()
     y, size = jnp.asarray(reference.y(), jnp.float32), reference.size()
-    by_critic, _ = gradient(rebrac.critic_loss)(critic, batch, y)
+    by_critic, _ = gradient(critic_loss)(critic, batch, y)
     by_policy, _ = gradient(rebrac.policy_loss)(
         state.delayed.policy.tree(), critic, batch, CONFIG, BOX
     )

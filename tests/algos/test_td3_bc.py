@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from manyhands import evaluate, make, train
-from manyhands.algos import td3_bc
+from manyhands.algos import delayed, td3_bc
 from manyhands.algos.algorithm import Given
+from manyhands.algos.critic_terms import critic_loss
 from manyhands.nn.critics import values_of
 from manyhands.types import Batch, Box
 
@@ -146,7 +147,7 @@ def test_losses_agree_with_float64(state, batch, noise):
         slow.target_policy.tree(), slow.target.tree(), batch, noise, CONFIG, BOX
     )
     np.testing.assert_allclose(y, reference.y(), rtol=1e-5, atol=1e-5)
-    loss, metrics = jax.jit(td3_bc.critic_loss)(state.critic.tree(), batch, y)
+    loss, metrics = jax.jit(critic_loss)(state.critic.tree(), batch, y)
     assert float(loss) == pytest.approx(reference.critic_loss(), rel=1e-5)
     loss, more = jax.jit(td3_bc.policy_loss)(
         slow.policy.tree(), state.critic.tree(), batch, CONFIG, BOX
@@ -159,7 +160,7 @@ def test_losses_agree_with_float64(state, batch, noise):
 def test_gradients_agree_with_differences_of_float64(state, batch, noise):
     reference, critic = Reference(state, batch, noise), state.critic.tree()
     y, size = jnp.asarray(reference.y(), jnp.float32), reference.size()
-    by_critic, _ = gradient(td3_bc.critic_loss)(critic, batch, y)
+    by_critic, _ = gradient(critic_loss)(critic, batch, y)
     by_policy, _ = gradient(td3_bc.policy_loss)(
         state.delayed.policy.tree(), critic, batch, CONFIG, BOX
     )
@@ -270,7 +271,7 @@ def test_it_chooses_the_better_of_two_arms(better):
     rewards = (actions[:, 0] * better > 0).astype(jnp.float32)
     state = learn(zero, actions, rewards, jnp.ones(256))
     net, box = state.delayed.policy.tree(), Box(-jnp.ones(1), jnp.ones(1))
-    action = td3_bc.act(net, box, zero[:1], jax.random.split(jax.random.key(0), 1))
+    action = delayed.act(net, box, zero[:1], jax.random.split(jax.random.key(0), 1))
     assert float(action[0, 0]) == pytest.approx(0.5 * better, abs=0.2)
 
 

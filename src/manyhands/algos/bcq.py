@@ -25,12 +25,13 @@ from jaxtyping import Array, Float
 
 from manyhands.algos import vae_bc
 from manyhands.algos.algorithm import Algorithm, Given
+from manyhands.algos.critic_terms import critic_loss
 from manyhands.algos.options import Common, learner_options
 from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, option
 from manyhands.nn import adam, critics
 from manyhands.nn.actors import uniform_mlp
 from manyhands.nn.bundle import Bundle
-from manyhands.nn.critics import squared_error, values_of
+from manyhands.nn.critics import values_of
 from manyhands.nn.networks import MLP
 from manyhands.types import Batch, Box, Key, Keys, Metrics
 
@@ -141,7 +142,7 @@ def soft_minimum(
     return weight * q.min(axis=0) + (1 - weight) * q.max(axis=0)
 
 
-# Losses
+# Losses; L_Q is in `critic_terms.py`
 
 
 class Noise(NamedTuple):
@@ -174,15 +175,6 @@ def critic_target(
     # The best of mixed values, not a mixture of the best ones.
     future = jax.vmap(value)(actions).max(axis=0)
     return batch.rewards + config.discount * (1 - batch.terminals) * future
-
-
-def critic_loss(
-    critic: MLP, batch: Batch, y: Float[Array, " batch"]
-) -> tuple[Float[Array, ""], Metrics]:
-    """L_Q."""
-    q = values_of(critic, batch.observations, batch.actions)
-    loss = squared_error(q, y)
-    return loss, {"critic/loss": loss, "critic/q": q.mean()}
 
 
 def perturbation_loss(

@@ -24,23 +24,24 @@ everything steps, then the targets follow. At test time: the mode.
 """
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from manyhands.algos import skeletons, soft_actor
 from manyhands.algos.algorithm import Algorithm, Given
 from manyhands.algos.options import WHOLE, Common, learner_options
+from manyhands.algos.soft_actor import Actor
 from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Range, option
 from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import MEMBERS, squared_error, values_of
-from manyhands.nn.distributions import TanhNormal
 from manyhands.nn.networks import MLP, Dense
-from manyhands.types import Batch, Box, Key, Keys, Metrics
+from manyhands.types import Batch, Box, Key, Metrics
 
 LAYERS = 3
 LOG_STD = (-5.0, 2.0)
@@ -82,11 +83,6 @@ PRESETS = {
     # With a learnt weight, as the paper has it on these tasks.
     "lagrange": replace(PAPER, conservatism=1.0, lagrange=True, policy_rate=3e-5),
 }
-
-
-class Actor(eqx.Module):
-    net: MLP  # observation -> means and log-deviations of the actions
-    log_alpha: Float[Array, "*lead"]
 
 
 class State(NamedTuple):
@@ -151,11 +147,7 @@ def fitted(given: Given, options: Options) -> Box:
 # The model
 
 
-def distribution(
-    net: MLP, observations: Float[Array, "*lead state"], box: Box
-) -> TanhNormal:
-    mean, log_std = jnp.split(net(observations), 2, axis=-1)
-    return TanhNormal(mean, jnp.clip(log_std, *LOG_STD), box.center, box.scale)
+distribution = partial(soft_actor.distribution, bounds=LOG_STD)
 
 
 class Proposals(NamedTuple):
@@ -261,8 +253,8 @@ def actor_loss(
     q = values_of(critic, batch.observations, action).min(axis=0)
     worth = jnp.where(cloning, pi.log_prob(batch.actions), q)
     alpha = jax.lax.stop_gradient(jnp.exp(actor.log_alpha))
-    surplus = jax.lax.stop_gradient(log_prob) + jnp.log(box.scale).sum() - len(box.low)
-    loss = jnp.mean(alpha * log_prob - worth) - jnp.mean(actor.log_alpha * surplus)
+    surplus = soft_actor.surplus(log_prob, box, -float(len(box.low)))
+    loss = jnp.mean(alpha * log_prob - worth + actor.log_alpha * surplus)
     metrics = {
         "actor/q": q.mean(),
         "actor/log_prob": log_prob.mean(),
@@ -316,40 +308,16 @@ def update_with(
         )
         state = state._replace(log_weight=new_weight, weight_adam=weight_adam)
         metrics["critic/weight"] = weight
-    new_critic, critic_adam = adam.step(
-        state.critic, critic_gradient, state.critic_adam, config.critic_rate
-    )
-    new_actor, actor_adam = adam.step(
-        state.actor, actor_gradient, state.actor_adam, config.policy_rate
-    )
-    state = state._replace(
-        actor=new_actor,
-        actor_adam=actor_adam,
-        critic=new_critic,
-        critic_adam=critic_adam,
-        target=adam.polyak(state.target, new_critic, config.target_rate),
-    )
+    state = soft_actor.stepped(state, actor_gradient, critic_gradient, config)
     return state, metrics | more
 
 
-# Acting
-
-
-def model(state: State, box: Box) -> MLP:
-    del box
-    return state.actor.tree().net
-
-
-def act(
-    net: MLP, box: Box, observations: Float[Array, "row state"], keys: Keys
-) -> Float[Array, "row action"]:
-    del keys
-    return distribution(net, observations, box).mode()
-
-
-def skeleton(options: Any) -> MLP:
-    del options
-    return MLP.init(jax.random.key(0), [1] * (LAYERS + 2))
-
-
-CQL = Algorithm(PRESETS, start, update, fitted, model, act, skeleton)
+CQL = Algorithm(
+    PRESETS,
+    start,
+    update,
+    fitted,
+    soft_actor.model,
+    soft_actor.act,
+    skeletons.mlp(LAYERS),
+)

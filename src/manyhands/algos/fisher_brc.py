@@ -22,24 +22,24 @@ the mode.
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from manyhands.algos import skeletons, soft_actor
 from manyhands.algos.algorithm import Algorithm, Given
 from manyhands.algos.options import WHOLE, Common, learner_options
+from manyhands.algos.soft_actor import Actor, distribution
 from manyhands.behavior import mixture
 from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Range, option
 from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import MEMBERS, squared_error, values_of
-from manyhands.nn.distributions import TanhNormal, inside
+from manyhands.nn.distributions import inside
 from manyhands.nn.networks import MLP, Dense
-from manyhands.types import Batch, Box, Key, Keys, Metrics
+from manyhands.types import Batch, Box, Key, Metrics
 
 LAYERS = 3
-LOG_STD = (-20.0, 2.0)
 BEHAVIOR_RATE = 1e-3  # the first one; it falls to 0 over the second half of the fit
 
 
@@ -63,11 +63,6 @@ class Options(Common):
 
 PAPER = Options(steps=1_000_000, standardise=False, behavior_steps=1_000_000, bonus=5.0)
 PRESETS = {"default": Options(), "paper": PAPER}
-
-
-class Actor(eqx.Module):
-    net: MLP  # observation -> means and log-deviations of the actions
-    log_alpha: Float[Array, "*lead"]
 
 
 class State(NamedTuple):
@@ -116,13 +111,6 @@ def fitted(given: Given, options: Options) -> Fitted:
 
 
 # The model
-
-
-def distribution(
-    net: MLP, observations: Float[Array, "*lead state"], box: Box
-) -> TanhNormal:
-    mean, log_std = jnp.split(net(observations), 2, axis=-1)
-    return TanhNormal(mean, jnp.clip(log_std, *LOG_STD), box.center, box.scale)
 
 
 def log_b(
@@ -215,8 +203,7 @@ def actor_loss(
     behavior = log_b(s, action, fitted)
     q = values_of(critic, s, action).min(axis=0) + behavior
     alpha = jnp.exp(actor.log_alpha)
-    floor = jnp.log(box.scale).sum() - len(box.low)  # H
-    surplus = jax.lax.stop_gradient(-log_prob - floor)
+    surplus = soft_actor.surplus(log_prob, box, -float(len(box.low)))
     loss = jnp.mean(jax.lax.stop_gradient(alpha) * log_prob - q + alpha * surplus)
     metrics = {
         "actor/q": q.mean(),
@@ -265,24 +252,7 @@ def update_with(
     return state, metrics | more
 
 
-# Acting
-
-
-def model(state: State, fitted: Fitted) -> MLP:
-    del fitted
-    return state.actor.tree().net
-
-
-def act(
-    net: MLP, box: Box, observations: Float[Array, "row state"], keys: Keys
-) -> Float[Array, "row action"]:
-    del keys
-    return distribution(net, observations, box).mode()
-
-
-def skeleton(options: Any) -> MLP:
-    del options
-    return MLP.init(jax.random.key(0), [1] * (LAYERS + 2))
+# What is fitted first
 
 
 def behavior_changes(options: Options) -> dict[str, Any]:
@@ -302,9 +272,9 @@ FISHER_BRC = Algorithm(
     start,
     update,
     fitted,
-    model,
-    act,
-    skeleton,
+    soft_actor.model,
+    soft_actor.act,
+    skeletons.mlp(LAYERS),
     first="mixture",
     first_changes=behavior_changes,
 )

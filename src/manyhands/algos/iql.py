@@ -22,12 +22,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from manyhands.algos.algorithm import Algorithm, Given, Setting
+from manyhands.algos.critic_terms import critic_loss
 from manyhands.algos.options import Common, learner_options
 from manyhands.hyper import COUNT, NOT_NEGATIVE, PART, POSITIVE, SHARE, option
 from manyhands.nn import adam, critics
 from manyhands.nn.actors import action_of
 from manyhands.nn.bundle import Bundle
-from manyhands.nn.critics import squared_error, values_of
+from manyhands.nn.critics import values_of
 from manyhands.nn.networks import MLP, Dense
 from manyhands.types import Batch, Box, Key, Keys, Metrics
 
@@ -156,7 +157,7 @@ def log_prob(
     return jnp.sum(-0.5 * (standard**2 + jnp.log(2 * jnp.pi)) - log_std, axis=-1)
 
 
-# Losses
+# Losses; L_Q is in `critic_terms.py`
 
 
 def value_loss(
@@ -196,15 +197,6 @@ def critic_target(value: MLP, batch: Batch, config: Options) -> Float[Array, " b
     """y of L_Q."""
     v = value_of(value, batch.next_observations)
     return batch.rewards + config.discount * (1 - batch.terminals) * v
-
-
-def critic_loss(
-    critic: MLP, batch: Batch, y: Float[Array, " batch"]
-) -> tuple[Float[Array, ""], Metrics]:
-    """L_Q."""
-    q = values_of(critic, batch.observations, batch.actions)
-    loss = squared_error(q, y)
-    return loss, {"critic/loss": loss, "critic/q": q.mean()}
 
 
 # Update

@@ -17,16 +17,18 @@ same parameters, then everything steps, then the targets follow. At test time: t
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from manyhands.algos import skeletons, soft_actor
 from manyhands.algos.algorithm import Algorithm, Given, Setting, Stage
+from manyhands.algos.dynamics_stage import check_elites, learn_dynamics
 from manyhands.algos.options import Common, learner_options
-from manyhands.dynamics.fit import Dynamics, fit
+from manyhands.algos.soft_actor import Actor, distribution
+from manyhands.dynamics.fit import Dynamics
 from manyhands.dynamics.imagination import Noise, World, imagine
 from manyhands.dynamics.rollouts import Buffer, Underway
 from manyhands.dynamics.settings import Judge, Settings
@@ -36,13 +38,11 @@ from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Range, option
 from manyhands.nn import adam, critics
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import squared_error, values_of
-from manyhands.nn.distributions import TanhNormal
 from manyhands.nn.draws import glorot_mlp
 from manyhands.nn.networks import MLP
-from manyhands.types import Batch, Box, Key, Keys, Metrics
+from manyhands.types import Batch, Box, Key, Metrics
 
 LAYERS = 2
-LOG_STD = (-20.0, 2.0)
 
 
 @learner_options
@@ -120,11 +120,6 @@ PRESETS = {
 }
 
 
-class Actor(eqx.Module):
-    net: MLP  # observation -> means and log-deviations of the actions
-    log_alpha: Float[Array, "*lead"]
-
-
 class State(NamedTuple):
     actor: Bundle  # of an Actor
     actor_adam: adam.Adam
@@ -144,11 +139,7 @@ class Fitted(NamedTuple):
 
 
 def settle(options: Options, setting: Setting) -> Options:
-    if options.elites > options.members:
-        raise UserError(
-            f"elites: expected at most the {options.members} members, got "
-            f"{options.elites}"
-        )
+    check_elites(options)
     for name in ("real", "rollouts"):
         found = getattr(options, name)
         if found > options.batch_size:
@@ -161,27 +152,21 @@ def settle(options: Options, setting: Setting) -> Options:
 
 
 def before(stage: Stage) -> list[Dynamics]:
-    jobs = [
-        (
-            seed,
-            Settings(
-                kind="gaussian",
-                members=o.members,
-                elites=o.elites,
-                width=o.model_width,
-                steps=o.model_steps,
-                batch_size=o.model_batch,
-                patience=o.patience,
-                rate=o.model_rate,
-                judge=o.judge,
-                learn_ending=o.ending == "learned",
-            ),
-        )
-        for seed, o in zip(stage.seeds, stage.options)
-    ]
-    out = stage.run.path / "dynamics" if stage.run else None
-    how = stage.progress, stage.checkpoint_seconds
-    return fit(stage.data, stage.scaling, jobs, out, *how)
+    return learn_dynamics(
+        stage,
+        lambda o: Settings(
+            kind="gaussian",
+            members=o.members,
+            elites=o.elites,
+            width=o.model_width,
+            steps=o.model_steps,
+            batch_size=o.model_batch,
+            patience=o.patience,
+            rate=o.model_rate,
+            judge=o.judge,
+            learn_ending=o.ending == "learned",
+        ),
+    )
 
 
 # Start
@@ -222,13 +207,6 @@ def fitted(given: Given, options: Options) -> Fitted:
 
 
 # The model
-
-
-def distribution(
-    net: MLP, observations: Float[Array, "*lead state"], box: Box
-) -> TanhNormal:
-    mean, log_std = jnp.split(net(observations), 2, axis=-1)
-    return TanhNormal(mean, jnp.clip(log_std, *LOG_STD), box.center, box.scale)
 
 
 def roll(
@@ -304,8 +282,7 @@ def actor_loss(
     q = values_of(critic, observations, action).min(axis=0)
     alpha = jax.lax.stop_gradient(jnp.exp(actor.log_alpha))
     aim = jnp.where(config.entropy == 0, -float(len(box.low)), config.entropy)
-    floor = aim + jnp.log(box.scale).sum()  # H
-    surplus = jax.lax.stop_gradient(-log_prob - floor)
+    surplus = soft_actor.surplus(log_prob, box, aim)
     loss = jnp.mean(alpha * log_prob - q + actor.log_alpha * surplus)
     metrics = {
         "actor/q": q.mean(),
@@ -359,40 +336,7 @@ def learn(
     by_actor, more = jax.grad(actor_loss, has_aux=True)(
         actor, critic, batch.observations, noise[1], config, box
     )
-    new_actor, actor_adam = adam.step(
-        state.actor, by_actor, state.actor_adam, config.policy_rate
-    )
-    new_critic, critic_adam = adam.step(
-        state.critic, by_critic, state.critic_adam, config.critic_rate
-    )
-    state = state._replace(
-        actor=new_actor,
-        actor_adam=actor_adam,
-        critic=new_critic,
-        critic_adam=critic_adam,
-        target=adam.polyak(state.target, new_critic, config.target_rate),
-    )
-    return state, metrics | more
-
-
-# Acting
-
-
-def model(state: State, fitted: Any) -> MLP:
-    del fitted
-    return state.actor.tree().net
-
-
-def act(
-    net: MLP, box: Box, observations: Float[Array, "row state"], keys: Keys
-) -> Float[Array, "row action"]:
-    del keys
-    return distribution(net, observations, box).mode()
-
-
-def skeleton(options: Any) -> MLP:
-    del options
-    return MLP.init(jax.random.key(0), [1] * (LAYERS + 2))
+    return soft_actor.stepped(state, by_actor, by_critic, config), metrics | more
 
 
 MOPO = Algorithm(
@@ -400,9 +344,9 @@ MOPO = Algorithm(
     start,
     update,
     fitted,
-    model,
-    act,
-    skeleton,
+    soft_actor.model,
+    soft_actor.act,
+    skeletons.mlp(LAYERS),
     settle=settle,
     before=before,
 )

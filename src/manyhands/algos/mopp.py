@@ -26,28 +26,26 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from manyhands.algos.algorithm import Algorithm, Given, Setting, Stage
+from manyhands.algos.dynamics_stage import check_elites, learn_dynamics
 from manyhands.algos.lbrac_v import Start
+from manyhands.algos.mopp_acting import LAYERS, BehaviorSet, Model, act, skeleton
 from manyhands.algos.options import Common, learner_options
-from manyhands.behavior import vq
-from manyhands.dynamics import autoregressive, planner
+from manyhands.dynamics import autoregressive
 from manyhands.dynamics.autoregressive import Chain, Proposer
-from manyhands.dynamics.fit import Dynamics, fit
-from manyhands.dynamics.planner import Guides, PlanSettings
-from manyhands.dynamics.prediction import pick, predict_all
+from manyhands.dynamics.fit import Dynamics
+from manyhands.dynamics.planner import PlanSettings
+from manyhands.dynamics.prediction import pick
 from manyhands.dynamics.rows import reward_range
 from manyhands.dynamics.settings import Settings
-from manyhands.dynamics.termination import RULES, Ending, decide, rule_of
+from manyhands.dynamics.termination import Ending, decide, rule_of
 from manyhands.errors import UserError
 from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Range, option
 from manyhands.nn import adam, critics
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import values_of
-from manyhands.nn.distributions import TanhNormal
 from manyhands.nn.draws import glorot_mlp
-from manyhands.nn.networks import MLP, Dense, Head, Trunk, normalize
-from manyhands.types import Batch, Box, Key, Keys, Metrics
-
-LAYERS = 2
+from manyhands.nn.networks import MLP
+from manyhands.types import Batch, Box, Key, Metrics
 
 
 @learner_options
@@ -135,15 +133,6 @@ class State(NamedTuple):
     target: Bundle
 
 
-class BehaviorSet(eqx.Module):
-    """A behavior set, as far as acting needs it."""
-
-    trunk: Trunk
-    head: Head
-    E: Float[Array, "*lead code embedding"]
-    codes: Bool[Array, "*lead code"]  # false: padding
-
-
 class Fitted(eqx.Module):
     box: Box
     members: autoregressive.Member  # those that plan, with a leading member axis
@@ -157,27 +146,11 @@ class Fitted(eqx.Module):
     ending: str = eqx.field(static=True)
 
 
-class Model(eqx.Module):
-    """All that planning needs."""
-
-    members: autoregressive.Member
-    behavior: Proposer | BehaviorSet
-    critic: MLP
-    center: Float[Array, "*lead state"]
-    scale: Float[Array, "*lead state"]
-    plan: PlanSettings
-    ending: str = eqx.field(static=True)
-
-
 # What is learnt before
 
 
 def settle(options: Options, setting: Setting) -> Options:
-    if options.elites > options.members:
-        raise UserError(
-            f"elites: expected at most the {options.members} members, got "
-            f"{options.elites}"
-        )
+    check_elites(options)
     if options.proposer == "set" and not setting.behavior:
         raise UserError("behavior: expected a behavior set, as proposer is set")
     if options.ending == "learned":
@@ -190,28 +163,22 @@ def settle(options: Options, setting: Setting) -> Options:
 
 
 def before(stage: Stage) -> list[Dynamics]:
-    jobs = [
-        (
-            seed,
-            Settings(
-                kind="autoregressive",
-                members=o.members,
-                elites=o.elites,
-                width=o.model_width,
-                steps=o.model_steps,
-                batch_size=o.model_batch,
-                patience=o.patience,
-                rate=o.model_rate,
-                head_width=o.head_width,
-                changes=o.changes,
-                unit_rewards=True,
-            ),
-        )
-        for seed, o in zip(stage.seeds, stage.options)
-    ]
-    out = stage.run.path / "dynamics" if stage.run else None
-    how = stage.progress, stage.checkpoint_seconds
-    return fit(stage.data, stage.scaling, jobs, out, *how)
+    return learn_dynamics(
+        stage,
+        lambda o: Settings(
+            kind="autoregressive",
+            members=o.members,
+            elites=o.elites,
+            width=o.model_width,
+            steps=o.model_steps,
+            batch_size=o.model_batch,
+            patience=o.patience,
+            rate=o.model_rate,
+            head_width=o.head_width,
+            changes=o.changes,
+            unit_rewards=True,
+        ),
+    )
 
 
 # Start
@@ -343,7 +310,7 @@ def update(
     return state, metrics | more
 
 
-# Acting
+# Acting: `mopp_acting.py`
 
 
 def model(state: State, fitted: Fitted) -> Model:
@@ -359,93 +326,6 @@ def model(state: State, fitted: Fitted) -> Model:
         fitted.scale,
         fitted.plan,
         fitted.ending,
-    )
-
-
-def guides(model: Model, box: Box) -> Guides:
-    """What the planner asks of what was learnt."""
-    if isinstance(model.behavior, Proposer):
-        begin, propose = _by_member(model.behavior, box)
-    else:
-        begin, propose = _by_code(model.behavior, box)
-    return Guides(
-        begin,
-        propose,
-        predict=lambda s, a: predict_all(model.members, s, a).mean,
-        value=lambda s, a: values_of(model.critic, s, a),
-        ended=lambda s: RULES[model.ending](model.center + model.scale * s),
-    )
-
-
-def _by_member(proposers: Proposer, box: Box):
-    """At every step one of the models, for all trajectories."""
-
-    def propose(who: None, uniform: Array, s: Array) -> TanhNormal:
-        del who
-        every = jax.vmap(lambda b: b(s, box))(proposers)
-        member = planner.chosen(uniform, len(every.mean))
-        return TanhNormal(
-            every.mean[member], every.log_std[member], box.center, box.scale
-        )
-
-    return (lambda uniform: None), propose
-
-
-def _by_code(behaviors: BehaviorSet, box: Box):
-    """Every trajectory by one behavior, from its start to its end."""
-    E = normalize(behaviors.E)
-
-    def begin(uniform: Array) -> Array:
-        """All behaviors that there are equally often; padding never."""
-        place = jnp.floor(uniform * behaviors.codes.sum())
-        place = jnp.minimum(place, behaviors.codes.sum() - 1)
-        before = jnp.cumsum(behaviors.codes)
-        return E[jnp.searchsorted(before, place, side="right")]
-
-    def propose(embeddings: Array, uniform: Array, s: Array) -> TanhNormal:
-        del uniform
-        outputs = behaviors.head(behaviors.trunk(s), embeddings)
-        return vq.distribution(outputs, box)
-
-    return begin, propose
-
-
-def act(
-    model: Model, box: Box, observations: Float[Array, "row state"], keys: Keys
-) -> Float[Array, "row action"]:
-    """The first action of a plan for every row, each with a key of its own."""
-    asked = guides(model, box)
-
-    def one(observation: Array, key: Key) -> Array:
-        noise = planner.Noise.draw(key, model.plan, len(box.low))
-        return planner.plan(observation, noise, asked, model.plan, box).action
-
-    return jax.vmap(one)(observations, keys)
-
-
-def skeleton(options: Options) -> Model:
-    return jax.eval_shape(lambda: _skeleton(options))
-
-
-def _skeleton(options: Options) -> Model:
-    """Leaves of any shape."""
-    key, one = jax.random.key(0), jnp.zeros(1)
-    chain, dense = Chain.init(key, 1, 1, 1, 1, 1), Dense.init(key, 1, 1)
-    order = jnp.zeros(1, jnp.int32)
-    behavior = Proposer(chain, order)
-    if options.proposer == "set":
-        trunk, matrix = Trunk(dense, dense, one, one), one[None]
-        behavior = BehaviorSet(trunk, Head(dense, matrix, dense), matrix, one > 0)
-    return Model(
-        autoregressive.Member(chain, order, options.changes),
-        behavior,
-        MLP.init(key, [1] * (LAYERS + 2)),
-        one,
-        one,
-        PlanSettings(
-            options.trajectories, options.horizon, options.proposals, 0.0, 0.0, 0.0
-        ),
-        options.ending,
     )
 
 

@@ -22,7 +22,8 @@ from jaxtyping import Array, Float
 
 from manyhands.algos import bcq, vae_bc
 from manyhands.algos.algorithm import Algorithm, Given
-from manyhands.algos.bcq import critic_loss, soft_minimum
+from manyhands.algos.bcq import soft_minimum
+from manyhands.algos.critic_terms import critic_loss
 from manyhands.algos.options import Common, learner_options
 from manyhands.hyper import COUNT, POSITIVE, SHARE, option
 from manyhands.nn import adam
@@ -143,7 +144,7 @@ def action_of(
     )
 
 
-# Losses: L_Q is BCQ's
+# Losses; L_Q is in `critic_terms.py`
 
 
 def critic_target(

@@ -15,21 +15,20 @@ every second update only. At test time: pi(s).
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from manyhands.algos import td3_bc
+from manyhands.algos import delayed, skeletons
 from manyhands.algos.actor_terms import scaled_value
 from manyhands.algos.algorithm import Algorithm, Given
+from manyhands.algos.delayed import State
 from manyhands.algos.options import Common, learner_options
-from manyhands.algos.td3_bc import Delayed, State
 from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, option
-from manyhands.nn import adam, critics
+from manyhands.nn import critics
 from manyhands.nn.actors import action_of, blurred, distance, uniform_mlp
-from manyhands.nn.critics import NormedMLP, squared_error, values_of
+from manyhands.nn.critics import NormedMLP, values_of
 from manyhands.nn.networks import MLP
 from manyhands.types import Batch, Box, Key, Metrics
 
@@ -90,7 +89,7 @@ PRESETS = {"default": Options(), "paper": PAPER} | {
 }
 
 
-# Start; the state is TD3+BC's
+# Start
 
 
 def start(key: Key, given: Given, options: Options) -> State:
@@ -109,7 +108,7 @@ def start(key: Key, given: Given, options: Options) -> State:
         partial(uniform_mlp, hidden_bias=HIDDEN_BIAS, last_bound=LAST_OF_CRITIC),
     )
     names = ("actor/q", "actor/distance")
-    return td3_bc.started(policy, NormedMLP.of(critic), names)
+    return delayed.started(policy, NormedMLP.of(critic), names)
 
 
 def fitted(given: Given, options: Options) -> Box:
@@ -117,7 +116,7 @@ def fitted(given: Given, options: Options) -> Box:
     return given.box
 
 
-# Losses
+# Losses; L_Q is in `critic_terms.py`
 
 
 def critic_target(
@@ -139,15 +138,6 @@ def critic_target(
     future = q - config.value_penalty * far
     y = batch.rewards + config.discount * (1 - batch.terminals) * future
     return y, {"critic/distance": far.mean()}
-
-
-def critic_loss(
-    critic: NormedMLP, batch: Batch, y: Float[Array, " batch"]
-) -> tuple[Float[Array, ""], Metrics]:
-    """L_Q."""
-    q = values_of(critic, batch.observations, batch.actions)
-    loss = squared_error(q, y)
-    return loss, {"critic/loss": loss, "critic/q": q.mean()}
 
 
 def policy_loss(
@@ -183,41 +173,19 @@ def update_with(
     y, of_target = critic_target(
         slow.target_policy.tree(), slow.target.tree(), batch, noise, config, box
     )
-    gradient, of_critic = jax.grad(critic_loss, has_aux=True)(
-        state.critic.tree(), batch, y
+    # Unlike TD3+BC's, the slow policy follows what the policy was before this step.
+    state, metrics = delayed.stepped(
+        state, batch, y, policy_loss, lambda before, after: before, config, box
     )
-    critic, critic_adam = adam.step(
-        state.critic, gradient, state.critic_adam, config.critic_rate
-    )
-
-    def policy_step(slow: Delayed) -> Delayed:
-        gradient, metrics = jax.grad(policy_loss, has_aux=True)(
-            slow.policy.tree(), critic.tree(), batch, config, box
-        )
-        policy, moments = adam.step(
-            slow.policy, gradient, slow.policy_adam, config.policy_rate
-        )
-        return Delayed(
-            policy,
-            moments,
-            # Unlike TD3+BC's, it follows the policy as it was before this step.
-            adam.polyak(slow.target_policy, slow.policy, config.target_rate),
-            adam.polyak(slow.target, critic, config.target_rate),
-            metrics,
-        )
-
-    # One replica skips the work; replicas that are mapped together select its result.
-    due = state.critic_adam.steps % config.policy_every == 0
-    slow = jax.lax.cond(due, policy_step, lambda slow: slow, slow)
-    return State(critic, critic_adam, slow), of_critic | of_target | slow.metrics
+    return state, of_target | metrics
 
 
-# Acting
-
-
-def skeleton(options: Any) -> MLP:
-    del options
-    return MLP.init(jax.random.key(0), [1] * (LAYERS + 2))
-
-
-REBRAC = Algorithm(PRESETS, start, update, fitted, td3_bc.model, td3_bc.act, skeleton)
+REBRAC = Algorithm(
+    PRESETS,
+    start,
+    update,
+    fitted,
+    delayed.model,
+    delayed.act,
+    skeletons.mlp(LAYERS),
+)

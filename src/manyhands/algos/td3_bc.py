@@ -13,22 +13,20 @@ with A actions, in units of half their box. The policy and all slow copies move 
 second update only. At test time: pi(s).
 """
 
-from typing import Any, NamedTuple
-
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from manyhands.algos import delayed, skeletons
 from manyhands.algos.actor_terms import scaled_value
 from manyhands.algos.algorithm import Algorithm, Given
+from manyhands.algos.delayed import State
 from manyhands.algos.options import Common, learner_options
 from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, option
-from manyhands.nn import adam, critics
+from manyhands.nn import critics
 from manyhands.nn.actors import action_of, blurred, distance, uniform_mlp
-from manyhands.nn.bundle import Bundle
-from manyhands.nn.critics import squared_error, values_of
+from manyhands.nn.critics import values_of
 from manyhands.nn.networks import MLP
-from manyhands.types import Batch, Box, Key, Keys, Metrics
+from manyhands.types import Batch, Box, Key, Metrics
 
 LAYERS = 2
 
@@ -54,22 +52,6 @@ class Options(Common):
 PRESETS = {"default": Options(), "paper": Options(steps=1_000_000)}
 
 
-class Delayed(NamedTuple):
-    """What only some updates change."""
-
-    policy: Bundle  # of an MLP
-    policy_adam: adam.Adam
-    target_policy: Bundle
-    target: Bundle  # of the critic
-    metrics: Metrics  # of the last update that changed the policy
-
-
-class State(NamedTuple):
-    critic: Bundle  # of an MLP with a leading member axis
-    critic_adam: adam.Adam
-    delayed: Delayed
-
-
 # Start
 
 
@@ -81,21 +63,7 @@ def start(key: Key, given: Given, options: Options) -> State:
     critic = critics.init(
         key_critic, inputs, options.critic_width, LAYERS, start=uniform_mlp
     )
-    return started(policy, critic, names=("actor/q", "actor/distance"))
-
-
-def started(policy: MLP, critic: Any, names: tuple[str, ...]) -> State:
-    """Targets are copies; `names` are those of the policy's metrics."""
-    fast, slow = Bundle.of(critic), Bundle.of(policy)
-    delayed = Delayed(
-        slow,
-        adam.init(slow),
-        # Not the same arrays twice: a fleet gives its state up.
-        jax.tree.map(jnp.copy, slow),
-        jax.tree.map(jnp.copy, fast),
-        {name: jnp.zeros(()) for name in names},
-    )
-    return State(fast, adam.init(fast), delayed)
+    return delayed.started(policy, critic, names=("actor/q", "actor/distance"))
 
 
 def fitted(given: Given, options: Options) -> Box:
@@ -103,7 +71,7 @@ def fitted(given: Given, options: Options) -> Box:
     return given.box
 
 
-# Losses
+# Losses; L_Q is in `critic_terms.py`
 
 
 def critic_target(
@@ -119,15 +87,6 @@ def critic_target(
     action = blurred(sure, noise, config.target_noise, config.target_noise_bound, box)
     q = values_of(target, batch.next_observations, action).min(axis=0)
     return batch.rewards + config.discount * (1 - batch.terminals) * q
-
-
-def critic_loss(
-    critic: MLP, batch: Batch, y: Float[Array, " batch"]
-) -> tuple[Float[Array, ""], Metrics]:
-    """L_Q."""
-    q = values_of(critic, batch.observations, batch.actions)
-    loss = squared_error(q, y)
-    return loss, {"critic/loss": loss, "critic/q": q.mean()}
 
 
 def policy_loss(
@@ -164,52 +123,17 @@ def update_with(
     y = critic_target(
         slow.target_policy.tree(), slow.target.tree(), batch, noise, config, box
     )
-    gradient, metrics = jax.grad(critic_loss, has_aux=True)(
-        state.critic.tree(), batch, y
-    )
-    critic, critic_adam = adam.step(
-        state.critic, gradient, state.critic_adam, config.critic_rate
+    return delayed.stepped(
+        state, batch, y, policy_loss, lambda before, after: after, config, box
     )
 
-    def policy_step(slow: Delayed) -> Delayed:
-        gradient, metrics = jax.grad(policy_loss, has_aux=True)(
-            slow.policy.tree(), critic.tree(), batch, config, box
-        )
-        policy, moments = adam.step(
-            slow.policy, gradient, slow.policy_adam, config.policy_rate
-        )
-        return Delayed(
-            policy,
-            moments,
-            adam.polyak(slow.target_policy, policy, config.target_rate),
-            adam.polyak(slow.target, critic, config.target_rate),
-            metrics,
-        )
 
-    # One replica skips the work; replicas that are mapped together select its result.
-    due = state.critic_adam.steps % config.policy_every == 0
-    slow = jax.lax.cond(due, policy_step, lambda slow: slow, slow)
-    return State(critic, critic_adam, slow), metrics | slow.metrics
-
-
-# Acting
-
-
-def model(state: State, fitted: Any) -> MLP:
-    del fitted
-    return state.delayed.policy.tree()
-
-
-def act(
-    net: MLP, box: Box, observations: Float[Array, "row state"], keys: Keys
-) -> Float[Array, "row action"]:
-    del keys
-    return action_of(net, observations, box)
-
-
-def skeleton(options: Any) -> MLP:
-    del options
-    return MLP.init(jax.random.key(0), [1] * (LAYERS + 2))
-
-
-TD3_BC = Algorithm(PRESETS, start, update, fitted, model, act, skeleton)
+TD3_BC = Algorithm(
+    PRESETS,
+    start,
+    update,
+    fitted,
+    delayed.model,
+    delayed.act,
+    skeletons.mlp(LAYERS),
+)

@@ -11,13 +11,14 @@ finer than that is no business of the latent's. (`behavior/vae.py` learns the wi
 instead, to have a density.) At test time: d(s, z), z ~ N(0, 1) clipped to +-0.5.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from manyhands.algos import skeletons
 from manyhands.algos.algorithm import Algorithm, Given
 from manyhands.algos.options import Common, learner_options
 from manyhands.behavior import vae
@@ -154,9 +155,5 @@ def act(
     return decode_clipped(decoder, observations, noise, box)
 
 
-def skeleton(options: Any) -> MLP:
-    del options
-    return MLP.init(jax.random.key(0), [1] * (LAYERS + 2))
-
-
+skeleton = skeletons.mlp(LAYERS)
 VAE_BC = Algorithm(PRESETS, start, update, fitted, model, act, skeleton)
