@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,8 +93,14 @@ def test_killed_and_resumed_every_result_is_there_once(tmp_path):
         assert len(row["returns"]) == 2
         assert row["fingerprint"]
         assert row["timing"]["updates"] == 20
+        assert sum(map(sum, row["histogram"]["counts"])) == row["trajectories"]
+        # Of the first seed of every K.
+        assert ("maps" in row) == (row["label"] == "lbrac_v" and row["seed"] == 0)
     assert (tmp_path / "out" / "tables" / "main.tex").exists()
     assert "lbrac_v for every K" in (tmp_path / "out/tables/tables.md").read_text()
+    assert "one after another: roughly" in done.stdout
+    drawn = sorted(path.name for path in (tmp_path / "out" / "figures").iterdir())
+    assert drawn == ["embeddings-fork-fork-2-lbrac_v.png", "returns.png"]
 
 
 def test_a_fleet_that_fails_does_not_stop_the_others(tmp_path):
@@ -110,9 +117,13 @@ def test_a_fleet_that_fails_does_not_stop_the_others(tmp_path):
     )
     said = []
     (failed,) = benchmark(
-        preset, tmp_path / "out", Local(), progress=lambda *a: said.append(a)
+        preset,
+        tmp_path / "out",
+        Local(),
+        prepare=lambda todo: [replace(fleet, part="seeds-0") for fleet in todo],
+        progress=lambda *a: said.append(a),
     )
-    assert failed.fleet.name == "broken.npz/bc"
+    assert failed.fleet.name == "broken.npz/bc/seeds-0"
     assert "broken.npz" in failed.error
     attempts = (tmp_path / "out" / "failures.jsonl").read_text().splitlines()
     assert len(attempts) == 2
@@ -120,6 +131,10 @@ def test_a_fleet_that_fails_does_not_stop_the_others(tmp_path):
     assert row["data"] == "fork:fork-2"
     assert row["return_mean"] is None
     assert said[-1][:2] == (1, 2)
+    # What parts have finished is found again, whatever became of the results.
+    (tmp_path / "out" / "results.jsonl").unlink()
+    assert not benchmark(preset, tmp_path / "out", Local(), only=("fork-2",))
+    assert lines(tmp_path) == [json.dumps(row)]
     with pytest.raises(UserError, match="holds another benchmark: seeds is"):
         benchmark(
             presets.parse(
@@ -146,5 +161,8 @@ def test_a_plan_does_nothing(tmp_path):
         env={**os.environ, "COLUMNS": "200"},
     )
     assert "6 runs in 2 fleets" in done.stdout
-    assert "fork-fork-2/lbrac_v: 4 runs" in done.stdout
+    lines = [line.split() for line in done.stdout.splitlines()]
+    (mine,) = [line for line in lines if line[:1] == ["fork-fork-2/lbrac_v"]]
+    assert mine[1] == "4"
+    assert "all on this device (cpu: cpu), one after another: roughly" in done.stdout
     assert not (tmp_path / "out").exists()

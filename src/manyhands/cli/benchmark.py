@@ -3,12 +3,15 @@
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import tyro
 
 from manyhands.cli.console import err, out
 from manyhands.errors import UserError
+
+if TYPE_CHECKING:
+    from manyhands.sweep.plan import Fleet
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Benchmark:
     cpus_per_fleet: int | None = None
     """Cores of a fleet (ray). Default: 1 with a GPU, up to 4 without."""
     plan: bool = False
-    """Show what would run, and do nothing."""
+    """Show what is left to run, how long and with how much memory, and do nothing."""
 
     def run(self) -> None:
         from manyhands.sweep import preset as presets  # JAX: when needed
@@ -51,9 +54,14 @@ class Benchmark:
             f"{len(preset.entries)} algorithms, {len(preset.seeds)} seeds: "
             f"{runs} runs in {len(chosen)} fleets"
         )
+        engine = self._engine()
         if self.plan:
-            for fleet in chosen:
-                out.print(f"  {fleet.name}: {len(fleet.keys)} runs")
+            there = Results(self.out).keys()
+            todo = [fleet for fleet in chosen if not there.issuperset(fleet.keys)]
+            if todo:
+                self._estimated(todo)
+            else:
+                out.print("nothing is left to run")
             return
         started = time.monotonic()
 
@@ -64,9 +72,10 @@ class Benchmark:
         failed = benchmark(
             preset,
             self.out,
-            self._engine(),
+            engine,
             resume=self.resume,
             only=self.only,
+            prepare=self._estimated,
             progress=show,
         )
         if Results(self.out).rows():
@@ -77,6 +86,17 @@ class Benchmark:
                 f"{len(failed)} of {len(chosen)} fleets failed: {names}; see log.txt "
                 f"in {self.out / 'runs'}, and try again with --resume"
             )
+
+    def _estimated(self, todo: list["Fleet"]) -> list["Fleet"]:
+        """Say what it will take; fleets that are too large come back in parts."""
+        from manyhands.sweep.estimate import Asked, ask
+        from manyhands.sweep.local import environ
+
+        here = self.engine == "local"  # nodes of a cluster have memory of their own
+        asked = Asked(todo, self.jobs, split=here)
+        found = ask(self.out, asked, environ(self.jobs))
+        out.print(found.table(), soft_wrap=True)
+        return found.fleets
 
     def _engine(self):
         share = {"gpus": self.gpus_per_fleet, "cpus": self.cpus_per_fleet}

@@ -43,11 +43,15 @@ def benchmark(
     *,
     resume: bool = False,
     only: tuple[str, ...] = (),
+    prepare: Callable[[list[Fleet]], list[Fleet]] = lambda todo: todo,
     progress: Progress = lambda done, of, words: None,
 ) -> list[Outcome]:
     """Run what is not done yet. Returns the fleets that failed, each at its last try.
 
     A fleet that fails does not stop the others; it is tried again after them.
+
+    Args:
+        prepare: what is to be done -> the same, in parts where one is too large.
     """
     chosen = fleets(preset, only)
     results = Results(folder)
@@ -62,7 +66,10 @@ def benchmark(
     results.add(_finished_but_not_written(folder, chosen))
     there = results.keys()
     todo = [fleet for fleet in chosen if not there.issuperset(fleet.keys)]
-    done, many = len(chosen) - len(todo), len(chosen)
+    done = len(chosen) - len(todo)
+    if todo:
+        todo = [f for f in prepare(todo) if not there.issuperset(f.keys)]
+    many = done + len(todo)
     for fleet in todo:
         make_data(folder, fleet)
     failed: list[Outcome] = []
@@ -104,8 +111,7 @@ def _finished_but_not_written(folder: Path, chosen: list[Fleet]) -> list[dict]:
     """By a benchmark that was killed in between."""
     rows = []
     for fleet in chosen:
-        path = folder / "runs" / fleet.name / "rows.json"
-        if path.exists():
+        for path in (folder / "runs" / fleet.name).rglob("rows.json"):  # its parts'
             rows += json.loads(path.read_text())
     return rows
 

@@ -81,7 +81,10 @@ def returns(rows: list[dict[str, Any]]) -> "Figure | None":
 def maps(rows: list[dict[str, Any]]) -> "Figure | None":
     """Embeddings of trajectories (dots, by their return; last by their code) and of
     behaviors (crosses): a row for every K, a column for every time in the training."""
-    found = {row["k"]: row["maps"] for row in rows if row.get("maps")}
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:  # the first seed's, where fleets were run in parts
+        if row.get("maps"):
+            found.setdefault(row["k"], row["maps"])
     if not found:
         return None
     wide = max(len(about["points"]) for about in found.values()) + 1

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import subprocess
 import sys
 import time
@@ -24,8 +25,9 @@ class Local:
     def run(self, folder: Path, todo: list[Fleet]) -> Iterator[Outcome]:
         with ThreadPoolExecutor(self.jobs) as pool:
             try:
+                given = environ(self.jobs)
                 for ended in as_completed(
-                    [pool.submit(run_process, folder, fleet) for fleet in todo]
+                    [pool.submit(run_process, folder, fleet, given) for fleet in todo]
                 ):
                     yield ended.result()
             except BaseException:
@@ -33,7 +35,17 @@ class Local:
                 raise
 
 
-def run_process(folder: Path, fleet: Fleet) -> Outcome:
+def environ(jobs: int) -> dict[str, str]:
+    """Of every fleet: JAX takes most of a GPU at once, whoever else is there."""
+    given = dict(os.environ)
+    if jobs > 1:
+        given.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.9 / jobs:.3f}")
+    return given
+
+
+def run_process(
+    folder: Path, fleet: Fleet, environ: dict[str, str] | None = None
+) -> Outcome:
     """Run a fleet in a process of its own, which ends when this one does."""
     place = folder / "runs" / fleet.name
     place.mkdir(parents=True, exist_ok=True)
@@ -51,6 +63,7 @@ def run_process(folder: Path, fleet: Fleet) -> Outcome:
             stdout=log,
             stderr=log,
             text=True,
+            env=environ,
         )
         assert process.stdin is not None
         try:

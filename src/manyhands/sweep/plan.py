@@ -2,7 +2,8 @@
 
 import json
 import re
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from manyhands.sweep.preset import Preset
 
 @dataclass(frozen=True)
 class Fleet:
-    """One algorithm on one data set, all K and seeds."""
+    """One algorithm on one data set, all K and seeds, or a part of them."""
 
     data: str
     label: str
@@ -24,11 +25,13 @@ class Fleet:
     evaluations: int
     transitions: int | None
     options: dict[str, Any] = field(default_factory=dict)
+    part: str = ""  # which, where memory is too small for all of it at once
 
     @property
     def name(self) -> str:
         """For people, and for a folder."""
-        return f"{safe(self.data)}/{safe(self.label)}"
+        whole = f"{safe(self.data)}/{safe(self.label)}"
+        return f"{whole}/{self.part}" if self.part else whole
 
     @property
     def keys(self) -> list["Key"]:
@@ -88,3 +91,28 @@ def fleets(preset: Preset, only: tuple[str, ...] = ()) -> list[Fleet]:
         few = ", ".join(fleet.name for fleet in everything[:5])
         raise UserError(f"only: expected part of a name such as {few}; none has it")
     return chosen
+
+
+def parts(fleet: Fleet, fits: Callable[[Fleet], bool]) -> list[Fleet]:
+    """The fleet itself, or else as few parts as fit: with fewer seeds, then with one K
+    at a time; none at all, if a single run does not. (Replicas do not feel each other:
+    results are the same.)"""
+    if fits(fleet):
+        return [fleet]
+    for some in ([fleet], [replace(fleet, k=(k,)) for k in fleet.k]):
+        for most in range(len(fleet.seeds), 0, -1):
+            cut = [_with_seeds(f, n, most) for f in some for n in _starts(f, most)]
+            if cut and all(map(fits, cut)):
+                return cut
+    return []
+
+
+def _starts(fleet: Fleet, most: int) -> range:
+    return range(0, len(fleet.seeds), most)
+
+
+def _with_seeds(fleet: Fleet, first: int, most: int) -> Fleet:
+    seeds = fleet.seeds[first : first + most]
+    names = [f"k-{fleet.k[0]}"] if len(fleet.k) == 1 else []
+    names.append(f"seeds-{'-'.join(map(str, seeds))}")
+    return replace(fleet, seeds=seeds, part="-".join(names))

@@ -1,0 +1,210 @@
+"""What fleets are counted to take, before they begin: no training."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import pytest
+
+from manyhands import UserError
+from manyhands.algos.registry import ALGORITHMS, algorithm
+from manyhands.envs import fork
+from manyhands.sweep import estimate, programs
+from manyhands.sweep.estimate import Asked, Counter, Estimate, Speed
+from manyhands.sweep.plan import Fleet, parts
+from manyhands.sweep.programs import Program, Sizes
+
+CHEETAH = Sizes(17, 6, 100_000, 1000, "HalfCheetah-v5")
+H200 = Speed("gpu: NVIDIA H200", 1e11, estimate.GPU_RATE, estimate.GPU_PRODUCT, True)
+
+
+def fleet(algo: str, seeds: int = 2, **changes) -> Fleet:
+    k = (10,) if algorithm(algo).first == "vq" else ()
+    made = Fleet(
+        "fork:fork-2", algo, algo, "default", k, tuple(range(seeds)), 0, 0, 400
+    )
+    return replace(made, **changes)
+
+
+# Counting
+
+
+def test_operations_are_counted_in_loops_too():
+    def some(x, matrix):
+        def one(x, _):
+            return jnp.tanh(x @ matrix), None
+
+        return jax.lax.scan(one, x, None, length=7)[0]
+
+    shapes = (jax.ShapeDtypeStruct(s, jnp.float32) for s in ((5, 3), (3, 3)))
+    work = Program("some", some, tuple(shapes), steps=1, replicas=1).work()
+    assert work.products == 7
+    assert work.flops == 7 * (2 * 5 * 3 * 3 + 5 * 3)  # and the tanh
+    assert work.saved == 7 * 4 * 5 * 3
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_every_algorithm_can_be_counted(algo):
+    found = programs.programs(fleet(algo, episodes=2), CHEETAH)
+    learner = algorithm(algo)
+    options = next(iter(learner.presets.values()))
+    names = [program.name for program in found]
+    assert ("dynamics" in names) == (learner.before is not None)
+    assert ("plans" in names) == learner.acts_on_device
+    if learner.first == "vq":
+        assert names[:2] == ["behaviors"] * 2
+    updates = {program.update: program.steps for program in found}
+    assert updates.get(learner.update, 0) == options.steps
+    for program in found:
+        assert program.replicas == 2
+        assert program.state_bytes > 1e5
+        # As much as a layer of 200 for a batch, forward and backward, and less than
+        # what a GPU does in a tenth of a second.
+        assert 1e7 < program.work().flops < 4e12
+
+
+@pytest.mark.parametrize(
+    ("algo", "preset", "measured"),
+    [
+        # results/fit_speed.md, and docs/lbrac_v.md: microseconds by replicas
+        ("clone", "paper", {1: 274, 5: 373, 25: 878, 100: 2832}),
+        ("lbrac_v", "default", {1: 324, 5: 491, 25: 1146}),
+    ],
+)
+def test_what_was_measured_on_a_gpu_is_what_is_counted(algo, preset, measured):
+    counter = Counter(Path("absent"), H200)
+    learner = algorithm(algo)
+    steps = {"behavior_steps": 10**6} if algo == "clone" else {"behavior_steps": 1}
+    more = {} if algo == "clone" else {"steps": 10**6}
+    assert learner.first == "vq"
+    for seeds, expected in measured.items():
+        one = fleet(algo, seeds, preset=preset, options=steps | more)
+        found = counter.seconds(one, CHEETAH) / 10**6
+        assert found == pytest.approx(expected * 1e-6, rel=0.2)
+
+
+def test_replicas_share_launches_on_a_gpu_and_nothing_on_a_cpu():
+    gpu, cpu = Counter(Path("absent"), H200), Counter(Path("absent"), H200)
+    cpu.speed = H200._replace(together=False)
+    few, many = fleet("bc", 1), fleet("bc", 20)
+    fixed = estimate.PROCESS + estimate.COMPILE
+    times = [
+        [counter.seconds(f, CHEETAH) - fixed for f in (few, many)]
+        for counter in (gpu, cpu)
+    ]
+    assert times[0][1] < 2 * times[0][0]
+    assert times[1][1] == pytest.approx(20 * times[1][0])
+
+
+def test_data_that_is_not_made_yet_is_known_by_its_name(tmp_path):
+    found = estimate.sizes_of(tmp_path, fleet("bc", data="zoo:hopper-medium-replay"))
+    # A preset says how many transitions; else as many as there usually are.
+    assert found == Sizes(11, 3, 400, 1, "Hopper-v5")
+    usual = fleet("bc", data="zoo:hopper-medium-replay", transitions=None)
+    assert estimate.sizes_of(tmp_path, usual).transitions == 402_000
+    guess = estimate.sizes_of(tmp_path, fleet("bc", data="fork:leap-2"))
+    env = gymnasium.make(guess.env)
+    assert env.observation_space.shape == (guess.observations,)
+    assert env.action_space.shape == (guess.actions,)
+    assert guess.episode == fork.HORIZON
+    with pytest.raises(UserError, match="expected a built-in data set"):
+        estimate.sizes_of(tmp_path, fleet("bc", data="zoo:nobody-medium"))
+
+
+def test_results_correct_what_was_counted(tmp_path):
+    counter = Counter(tmp_path, H200)
+    bc, brac = fleet("bc"), fleet("brac_v")
+    counted = counter.seconds(bc, counter.sizes(bc))
+    row = {
+        "data": "fork:fork-3",
+        "label": "bc",
+        "algo": "bc",
+        "preset": "default",
+        "k": None,
+        "episodes": 0,
+        "curve": [],
+        "transitions": 400,
+        "options": {},
+        "environment": {"device": H200.device},
+        "fleet_seconds": 3 * counted,
+        "fleet_resumed": False,
+    }
+    rows = [row | {"seed": seed} for seed in (0, 1)]
+    # Those of other devices or of a part of the time say nothing.
+    other = {"fleet_seconds": 99.0, "seed": 2}
+    rows += [row | other | {"environment": {"device": "abacus"}}]
+    rows += [row | other | {"fleet_resumed": True}]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "results.jsonl").write_text(lines)
+    found = counter.cost(bc, counter.sizes(bc))
+    assert found.measured
+    assert found.seconds == pytest.approx(3 * counted)
+    assert not counter.cost(brac, counter.sizes(brac)).measured
+
+
+# Memory
+
+
+def test_a_fleet_is_cut_into_as_few_parts_as_fit():
+    whole = fleet("lbrac_v", 5, k=(2, 5))
+
+    def at_most(runs: int) -> list[Fleet]:
+        return parts(whole, lambda part: len(part.keys) <= runs)
+
+    assert at_most(10) == [whole]
+    assert [part.seeds for part in at_most(6)] == [(0, 1, 2), (3, 4)]
+    assert at_most(6)[0].name == "fork-fork-2/lbrac_v/seeds-0-1-2"
+    single = at_most(1)
+    assert [(part.k, part.seeds) for part in single[4:6]] == [
+        ((2,), (4,)),
+        ((5,), (0,)),
+    ]
+    assert at_most(0) == []
+    for runs in (10, 6, 3, 1):
+        keys = [key for part in at_most(runs) for key in part.keys]
+        assert sorted(map(str, keys)) == sorted(map(str, whole.keys))
+        assert len({part.name for part in at_most(runs)}) == len(at_most(runs))
+
+
+def test_memory_decides_about_parts(tmp_path, monkeypatch):
+    mopo, few = fleet("mopo", 4), fleet("mopo", 2)
+    counter = Counter(tmp_path, H200)
+    sizes = counter.sizes(mopo)
+    whole, half = (counter.memory(f, sizes) for f in (mopo, few))
+    # At least the imagined transitions: 50 rollouts of 5 steps, of 1000 updates.
+    assert whole - half > 2 * 250_000 * 4 * (2 * 4 + 2 + 2)
+
+    def answer(memory: float) -> Estimate:
+        here = H200._replace(memory=memory)
+        monkeypatch.setattr(Speed, "here", lambda jobs: here)
+        return estimate.answer(tmp_path, Asked([mopo]))
+
+    assert answer(whole).fleets == [mopo]
+    found = answer((whole + half) / 2)
+    assert [len(part.seeds) for part in found.fleets] == [3, 1]
+    with pytest.raises(UserError, match="one run needs .* GB of memory and may use"):
+        answer(1e6)
+
+
+def test_what_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(Speed, "here", lambda jobs: H200)
+    (tmp_path / "broken.npz").write_bytes(b"no data")
+    asked = Asked([fleet("bc"), fleet("bc", data=str(tmp_path / "broken.npz"))])
+    found = estimate.answer(tmp_path, Asked.from_json(asked.to_json()))
+    assert found == Estimate.from_json(found.to_json())
+    first, second, total = found.table().splitlines()[1:]
+    assert first.split()[:2] == ["fork-fork-2/bc", "2"]
+    assert "cannot be read" in second
+    assert "all on this device (gpu: NVIDIA H200)" in total
+    assert total.endswith("of 100.0 GB memory")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(40, "40 s"), (89, "89 s"), (120, "2.0 min"), (7200, "2.0 h"), (1e6, "11.6 days")],
+)
+def test_durations(seconds, said):
+    assert estimate.duration(seconds) == said
