@@ -10,12 +10,17 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+import tyro
 
 import manyhands as mh
 from manyhands.cli import main
+from manyhands.data import formats
+from manyhands.sweep import preset as presets
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+MAKEFILE = (ROOT / "Makefile").read_text()
+COMMANDS = runpy.run_path(str(DOCS / "build" / "cli.py"))["COMMANDS"]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # As few updates as show that a call works; how well is for the suites of learners.
 FEW = 20
@@ -130,6 +135,58 @@ def test_commands_of_your_data_run(small, tmp_path, capsys):
     for line in lines:
         assert main.run(line.split()[1:]) == 0, line
     assert mh.load("both.npz").source_names == ("mine#1", "mine#2")
+
+
+def test_every_command_that_is_shown_is_one():
+    """Those that take too long to run here, or have names for files, are parsed."""
+    config = (tyro.conf.OmitSubcommandPrefixes,)
+    seen = set()
+    for page in (ROOT / "README.md", *DOCS.rglob("*.md")):
+        for language, text in BLOCK.findall(page.read_text()):
+            if language in ("python", "text"):
+                continue
+            for line in re.findall(r"^(?:\w*\$ )?manyhands (.*)$", text, re.MULTILINE):
+                # Without what is said of it, after a # or some spaces.
+                words = re.split(r" +#|  ", line)[0].split()
+                tyro.cli(main.commands(words), args=words, config=config)
+                seen.add(words[0])
+            for target in re.findall(r"^make (\S+)", text, re.MULTILINE):
+                assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), target
+    missing = {"demo", "zoo"}  # no block shows them
+    assert seen == {name for name, *_ in map(str.split, COMMANDS)} - missing
+
+
+def test_the_preset_that_is_shown_loads(tmp_path):
+    (text,) = blocks(DOCS / "benchmark.md", "toml")
+    (tmp_path / "mine.toml").write_text(text)
+    preset = presets.load(str(tmp_path / "mine.toml"))
+    assert [entry.algo for entry in preset.entries] == ["iql", "lbrac_v"]
+
+
+def test_results_in_the_readme_are_those_of_the_table():
+    def rows(path: Path) -> dict[str, list[str]]:
+        found = re.findall(r"^\| ?([\w-]*) \| (.*) \|$", path.read_text(), re.MULTILINE)
+        return {name: re.split(r" +\| +", cells) for name, cells in found}
+
+    def columns(path: Path, task: str, *names: str) -> list[str]:
+        (heads,) = (
+            cells for cells in rows(path).values() if cells[:2] == ["BC", "BRAC-v"]
+        )
+        return [rows(path)[task][heads.index(name)] for name in names]
+
+    own, table = ROOT / "README.md", ROOT / "results" / "policies.md"
+    for task in ("halfcheetah", "hopper", "walker2d"):
+        shown = columns(own, task, "BC", "BRAC-v", "LBRAC-v")
+        measured = f"{task}-heterogeneous-5"
+        assert shown == columns(table, measured, "BC", "BRAC-v", "LBRAC-v")
+
+
+def test_options_of_every_format_are_named():
+    lines = (DOCS / "your_data.md").read_text().splitlines()
+    for name in formats.FORMATS:
+        (row,) = (line for line in lines if re.search(rf"files/fork-3\S*{name}", line))
+        options = set(re.findall(r"`(\w+)`", row.rpartition("mh.load")[2]))
+        assert options == formats.named(name).OPTIONS - {"source_from"}
 
 
 def test_the_page_of_the_command_line_is_current(monkeypatch):
