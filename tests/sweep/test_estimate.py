@@ -1,6 +1,7 @@
 """What fleets are counted to take, before they begin: no training."""
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from manyhands import UserError
 from manyhands.algos.registry import ALGORITHMS, algorithm
+from manyhands.cli.benchmark import Benchmark
 from manyhands.envs import fork
 from manyhands.sweep import estimate, programs
 from manyhands.sweep.estimate import Asked, Counter, Estimate, Speed
@@ -200,6 +202,21 @@ def test_what_is_said(tmp_path, monkeypatch):
     assert "cannot be read" in second
     assert "all on this device (gpu: NVIDIA H200)" in total
     assert total.endswith("of 100.0 GB memory")
+
+
+def test_a_defect_of_the_estimate_stops_nobody(tmp_path, monkeypatch, capsys):
+    ended = {"args": [], "stdout": "", "stderr": "Traceback\n\nOSError: no\n"}
+    codes = [1, estimate.REFUSED]
+    monkeypatch.setattr(
+        estimate.subprocess,
+        "run",
+        lambda *a, **k: subprocess.CompletedProcess(returncode=codes.pop(0), **ended),
+    )
+    command = Benchmark("smoke", tmp_path)
+    assert command._estimated([fleet("bc")]) == [fleet("bc")]
+    assert "no estimate of time and memory: OSError: no" in capsys.readouterr().err
+    with pytest.raises(UserError, match="^OSError: no$"):
+        command._estimated([fleet("bc")])
 
 
 @pytest.mark.parametrize(

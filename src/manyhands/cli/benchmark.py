@@ -94,7 +94,11 @@ class Benchmark:
 
         here = self.engine == "local"  # nodes of a cluster have memory of their own
         asked = Asked(todo, self.jobs, split=here)
-        found = ask(self.out, asked, environ(self.jobs))
+        try:
+            found = ask(self.out, asked, environ(self.jobs))
+        except RuntimeError as error:  # no reason not to try
+            err.print(f"no estimate of time and memory: {error}", soft_wrap=True)
+            return todo
         out.print(found.table(), soft_wrap=True)
         return found.fleets
 

@@ -55,6 +55,7 @@ COPIES = 3
 # (0.6 to 1.3 GB for fleets of `smoke`).
 HOST_COPIES = 4
 HOST_PROCESS = 1.3e9
+REFUSED = 3  # exit code
 
 
 class Speed(NamedTuple):
@@ -163,7 +164,10 @@ class Estimate(NamedTuple):
 
 
 def ask(folder: Path, asked: Asked, environ: dict[str, str] | None = None) -> Estimate:
-    """By a process that gives back the device when it ends."""
+    """By a process that gives back the device when it ends.
+
+    Raises UserError where a fleet is too large, RuntimeError where nothing is known.
+    """
     done = subprocess.run(
         [sys.executable, "-m", "manyhands.sweep.estimate", str(folder)],
         input=asked.to_json(),
@@ -173,7 +177,8 @@ def ask(folder: Path, asked: Asked, environ: dict[str, str] | None = None) -> Es
     )
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
-        raise UserError(lines[-1] if lines else "the estimate ended without a word")
+        refused = UserError if done.returncode == REFUSED else RuntimeError
+        raise refused(lines[-1] if lines else f"exit code {done.returncode}")
     return Estimate.from_json(done.stdout.splitlines()[-1])
 
 
@@ -347,7 +352,7 @@ def main() -> None:
         print(answer(Path(sys.argv[1]), asked).to_json())
     except UserError as error:
         print(error, file=sys.stderr)
-        sys.exit(1)
+        sys.exit(REFUSED)
 
 
 if __name__ == "__main__":

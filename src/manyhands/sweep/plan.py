@@ -95,8 +95,8 @@ def fleets(preset: Preset, only: tuple[str, ...] = ()) -> list[Fleet]:
 
 def parts(fleet: Fleet, fits: Callable[[Fleet], bool]) -> list[Fleet]:
     """The fleet itself, or else as few parts as fit: with fewer seeds, then with one K
-    at a time; none at all, if a single run does not. (Replicas do not feel each other:
-    results are the same.)"""
+    at a time; none at all, if a single run does not. (Replicas do not feel each
+    other.)"""
     if fits(fleet):
         return [fleet]
     for some in ([fleet], [replace(fleet, k=(k,)) for k in fleet.k]):
