@@ -23,22 +23,6 @@ OPTIONS = mopo.Options(**SMALL, ending="never", elites=1, discount=0.9, entropy=
 CONFIG = jax.tree.map(jnp.float32, OPTIONS)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compiling():
-    """Small programs that run for a moment: compiling is all of the time."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
-@pytest.fixture
-def long_running():
-    """Where it is worth to compile well."""
-    jax.config.update("jax_disable_most_optimizations", False)
-    yield
-    jax.config.update("jax_disable_most_optimizations", True)
-
-
 @pytest.fixture(scope="module")
 def state(box) -> mopo.State:
     """With a temperature and targets of their own."""
@@ -206,8 +190,8 @@ def test_values_are_those_of_the_model(box):
         (dict(real=257), "real: expected at most the batch size 256, got 257"),
     ],
 )
-def test_what_does_not_fit_is_refused(changes, words):
-    setting = Setting(make("fork-1", 100), None, False)
+def test_what_does_not_fit_is_refused(two_arms, changes, words):
+    setting = Setting(two_arms, None, False)
     with pytest.raises(UserError) as error:
         mopo.settle(mopo.Options(**changes), setting)
     assert str(error.value) == words
@@ -221,15 +205,19 @@ def test_presets_are_the_printed_ones():
     assert not mopo.PRESETS["halfcheetah-random"].standardise
 
 
-def test_when_the_world_ends_is_decided_by_the_data():
-    data = make("fork-1", 100)
-    for env, expected in (("manyhands/Fork-v0", "fork"), (None, "learned")):
+def test_when_the_world_ends_is_decided_by_the_data(small, two_arms):
+    """`small` has terminals, `two_arms` has none."""
+    for data, env, expected in (
+        (small, "manyhands/Fork-v0", "fork"),
+        (small, None, "learned"),
+        (two_arms, None, "never"),
+    ):
         found = mopo.settle(mopo.Options(), Setting(data, env, False))
         assert found.ending == expected
 
 
 @pytest.mark.slow
-def test_it_passes_the_fork(long_running):
+def test_it_passes_the_fork():
     """From five demonstrators: two leave too much unknown, see docs/algorithms."""
     policy = train(make("fork-5", 20_000), "mopo", episodes=0, **FORK)
     returns = evaluate(policy, episodes=50, workers=1).returns

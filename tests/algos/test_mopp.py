@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from float64 import double, mlp
+from untaught import untaught
 
 from manyhands import Policy, UserError, evaluate, fit, load_policy, make, train
 from manyhands.algos import mopp, mopp_acting
@@ -32,22 +33,6 @@ OPTIONS = mopp.Options(
 CONFIG = jax.tree.map(jnp.float32, OPTIONS)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_compiling():
-    """Small programs that run for a moment: compiling is all of the time."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
-@pytest.fixture
-def long_running():
-    """Where it is worth to compile well."""
-    jax.config.update("jax_disable_most_optimizations", False)
-    yield
-    jax.config.update("jax_disable_most_optimizations", True)
-
-
 @pytest.fixture(scope="module")
 def given(box) -> Given:
     """Dynamics that nobody taught, rewards from -1 to 3 in the data."""
@@ -55,8 +40,8 @@ def given(box) -> Given:
         "autoregressive", 3, 2, 8, 1, 1, 0, 1e-3, head_width=6, unit_rewards=True
     )
     inputs = Inputs(jnp.zeros(5), jnp.ones(5))
-    start = jax.jit(lambda key: autoregressive.start(key, 3, 2, settings))
-    members = autoregressive.members(start(jax.random.key(0)), inputs, settings)
+    start = untaught(lambda key: autoregressive.start(key, 3, 2, settings))
+    members = autoregressive.members(start, inputs, settings)
     quantiles = jnp.linspace(0, 1, 101)
     elites, rewards = jnp.array([2, 0], jnp.int32), jnp.array([-1.0, 3.0])
     found = Dynamics(members, elites, quantiles, rewards, inputs, {})
@@ -74,7 +59,7 @@ def logged(batch):
 def test_values_are_of_the_logged_actions_and_skip_what_nobody_knows(given, logged):
     fitted = mopp.fitted(given, OPTIONS)
     target, critic = (
-        mopp.start(jax.random.key(seed), given, OPTIONS).critic.tree()
+        untaught(lambda key: mopp.start(key, given, OPTIONS), seed).critic.tree()
         for seed in (0, 1)
     )
     y, known = jax.jit(mopp.critic_target)(target, logged, CONFIG, fitted)
@@ -135,7 +120,8 @@ def test_what_plans_are_the_elites_within_a_quantile(given):
 def test_a_row_is_planned_as_if_it_were_alone(given, box):
     """A key of its own each: what others there are does not matter."""
     fitted = mopp.fitted(given, OPTIONS)
-    model = mopp.model(mopp.start(jax.random.key(0), given, OPTIONS), fitted)
+    state = untaught(lambda key: mopp.start(key, given, OPTIONS))
+    model = mopp.model(state, fitted)
     rows = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3)), jnp.float32)
     keys = jax.random.split(jax.random.key(3), 4)
     act = jax.jit(mopp.act)
@@ -152,9 +138,8 @@ def test_a_row_is_planned_as_if_it_were_alone(given, box):
 @pytest.fixture(scope="module")
 def behaviors() -> Start:
     """Two, and a place that is only padding."""
-    init = jax.jit(lambda key: vq.init(key, 3, 2, 3, 5, policy_width=8, values=False))
-    policy = init(jax.random.key(0)).policy.tree()
-    return Start(policy, None, 1, np.array([True, True, False]))
+    state = untaught(lambda key: vq.init(key, 3, 2, 3, 5, policy_width=8, values=False))
+    return Start(state.policy.tree(), None, 1, np.array([True, True, False]))
 
 
 def test_a_trajectory_is_one_behaviors(behaviors, box):
@@ -175,7 +160,7 @@ def test_a_trajectory_is_one_behaviors(behaviors, box):
 def test_a_behavior_set_proposes_and_is_saved(given, behaviors, box, tmp_path):
     options = mopp.replace(OPTIONS, proposer="set")
     given = given._replace(behavior=behaviors)
-    state = mopp.start(jax.random.key(0), given, options)
+    state = untaught(lambda key: mopp.start(key, given, options))
     assert state.behavior is None
     model = mopp.model(state, mopp.fitted(given, options))
     policy = Policy("mopp", options, model, box, Scaling.none(3))
@@ -189,7 +174,8 @@ def test_a_behavior_set_proposes_and_is_saved(given, behaviors, box, tmp_path):
 
 
 @pytest.mark.slow
-def test_training_from_a_behavior_set(data, tmp_path):
+def test_training_from_a_behavior_set(tmp_path):
+    data = make("fork-2", 400)
     behavior = fit(data, k=2, steps=20, policy_width=8, values=False)
     small = SMALL | dict(steps=3, batch_size=16, model_steps=4, model_batch=8)
     small |= dict(members=2, elites=2, trajectories=6, horizon=2, proposals=2)
@@ -201,11 +187,6 @@ def test_training_from_a_behavior_set(data, tmp_path):
     assert np.array_equal(policy.act(rows), again.act(rows))
 
 
-@pytest.fixture(scope="module")
-def data():
-    return make("fork-2", 400)
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -214,15 +195,15 @@ def data():
         (dict(ending="learned"), "ending: expected a rule or never, got learned"),
     ],
 )
-def test_what_does_not_fit_is_refused(data, changes, words):
+def test_what_does_not_fit_is_refused(two_arms, changes, words):
     with pytest.raises(UserError) as error:
-        mopp.settle(mopp.Options(**changes), Setting(data, None, False))
+        mopp.settle(mopp.Options(**changes), Setting(two_arms, None, False))
     assert str(error.value) == words
 
 
-def test_what_is_decided(data):
+def test_what_is_decided(two_arms):
     for env, ending in (("Hopper-v5", "hopper"), (None, "never")):
-        found = mopp.settle(mopp.Options(), Setting(data, env, True))
+        found = mopp.settle(mopp.Options(), Setting(two_arms, env, True))
         assert (found.ending, found.proposer) == (ending, "set")
     found = mopp.PRESETS["hopper-medium-expert"]
     assert (found.kappa, found.horizon, found.spread, found.threshold) == (
@@ -235,7 +216,7 @@ def test_what_is_decided(data):
 
 
 @pytest.mark.slow
-def test_it_passes_the_fork(long_running):
+def test_it_passes_the_fork():
     """And does better than the clone of its demonstrators, which it starts from."""
     policy = train(
         make("fork-2", 20_000),
