@@ -73,10 +73,15 @@ def test_values_are_of_the_logged_actions_and_skip_what_nobody_knows(given, logg
     there = np.asarray(known)
     np.testing.assert_allclose(y[there], expected[there], rtol=1e-4, atol=1e-5)
     assert np.isfinite(y).all()
-    loss, _ = jax.jit(mopp.critic_loss)(critic, logged, y, known)
+    # Kernels that are large, so that their decay is seen.
+    critic = jax.tree.map(lambda leaf: leaf * 5, critic)
+    loss, metrics = jax.jit(mopp.critic_loss)(critic, logged, y, known)
     now = mlp(critic, np.hstack([logged.observations, logged.actions]))[..., 0]
-    errors = ((now - expected) ** 2)[:, there]
-    assert float(loss) == pytest.approx(errors.mean(axis=1).sum(), rel=1e-4)
+    errors = ((now - expected) ** 2)[:, there].mean(axis=1).sum()
+    assert float(metrics["critic/loss"]) == pytest.approx(errors, rel=1e-4)
+    decay = 1e-5 * sum(np.sum(double(layer.w) ** 2) for layer in critic.layers)
+    assert decay > 1e-3
+    assert float(loss - metrics["critic/loss"]) == pytest.approx(decay, rel=0.05)
     gradient = jax.jit(jax.grad(lambda c: mopp.critic_loss(c, logged, y, known)[0]))
     for leaf in jax.tree.leaves(gradient(critic)):
         assert np.isfinite(leaf).all()

@@ -6,7 +6,7 @@ autoregressive ensemble of the dynamics is learnt first and stays
 that was logged next and rewards scaled to 0 ... 1 over the data,
 
     L_b = sum_members -log b(a|s) + 1e-5 sum |W|^2
-    L_Q = sum_j (Q_j(s, a) - y)^2,
+    L_Q = sum_j (Q_j(s, a) - y)^2 + 1e-5 sum |W|^2,
           y = r + gamma (1 - terminal) min_j Qbar_j(s', a'_logged)
 
 Q is the value of the behaviors as they are: no policy is learnt. To act, a plan is made
@@ -264,13 +264,13 @@ def critic_loss(
     """L_Q, a mean over the rows whose y is known."""
     q = values_of(critic, batch.observations, batch.actions)
     share = known / jnp.maximum(known.sum(), 1)
-    loss = jnp.sum(share * (q - y) ** 2)
+    square = jnp.sum(share * (q - y) ** 2)
     metrics = {
-        "critic/loss": loss,
+        "critic/loss": square,
         "critic/q": q.mean(),
         "critic/target": jnp.sum(share * y),
     }
-    return loss, metrics
+    return square + autoregressive.decay(layer.w for layer in critic.layers), metrics
 
 
 def behavior_loss(

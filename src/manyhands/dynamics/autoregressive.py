@@ -12,7 +12,7 @@ Both minimise sum_members -mean log p + 1e-5 sum |W|^2.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise, permutations
 from typing import Any, NamedTuple
 
@@ -102,7 +102,11 @@ def orders(variables: int, members: int) -> np.ndarray:
 
 def penalty(chain: Chain) -> Float[Array, ""]:
     """1e-5 sum |W|^2."""
-    kernels = [chain.first.w, chain.latent.w, *(layer.w for layer in chain.heads)]
+    return decay([chain.first.w, chain.latent.w, *(layer.w for layer in chain.heads)])
+
+
+def decay(kernels: Iterable[Array]) -> Float[Array, ""]:
+    """1e-5 sum |W|^2 of these."""
     return DECAY * sum((jnp.sum(w**2) for w in kernels), jnp.zeros(()))
 
 
