@@ -69,9 +69,11 @@ class Speed(NamedTuple):
     def here(jobs: int) -> "Speed":
         device = environment()["device"]
         if jax.default_backend() == "cpu":
-            pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+            memory = math.inf
+            if hasattr(os, "sysconf"):  # not on Windows
+                memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / jobs
             rate = CPU_SHARE * _matmul_rate()
-            return Speed(device, pages / jobs, rate, CPU_PRODUCT, together=False)
+            return Speed(device, memory, rate, CPU_PRODUCT, together=False)
         stats = jax.devices()[0].memory_stats() or {}
         limit = float(stats.get("bytes_limit", math.inf))
         return Speed(device, limit, GPU_RATE, GPU_PRODUCT, together=True)
