@@ -1,5 +1,6 @@
 """What the site's build makes: a file of every format, and a report to look at."""
 
+import logging
 import shutil
 import sys
 from pathlib import Path
@@ -12,6 +13,9 @@ import files
 
 def on_config(config: Any) -> Any:
     """Every page about an algorithm, whichever there are."""
+    # --quiet would keep warnings from being counted, and then nothing is strict.
+    log = logging.getLogger("mkdocs")
+    log.setLevel(min(log.getEffectiveLevel(), logging.WARNING))
     docs = Path(config["docs_dir"])
     for part in config["nav"]:
         if "Algorithms" in part:

@@ -270,6 +270,14 @@ def test_the_numbers_are_those_of_the_summary(folder, page, open_page):
     }
 
 
+def test_returns_while_learning_end_with_those_of_the_summary(folder, page, open_page):
+    rows = read_json(folder / "train" / "summary.json")["replicas"]
+    curve = open_page(page).execute_script("return returnsCurve(DATA.runs[0])")
+    assert curve["steps"][-1] == 20
+    last = [values[-1] for values in curve["values"]]
+    assert last == pytest.approx([row["return_mean"] for row in rows])
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_it_fits_the_screen_and_every_figure_is_explained(

@@ -25,7 +25,7 @@ function tiles(run) {
       add("behavior.single_gaussian_heldout_log_prob", fixed(about.single_gaussian_heldout_log_prob), "the same of a single Gaussian");
     if (known(about.ari)) add("behavior.ari", fixed(about.ari), "agreement with the sources (ARI)");
   }
-  if (policy && known(policy.return_mean)) add("policy.return_mean", fixed(policy.return_mean, 2), `return of ${policy.algo}`);
+  if (policy && known(policy.return_mean)) add("policy.return_mean", fixed(policy.return_mean, 2), `return of ${policy.algo}${run.policy.rows.length > 1 ? `, the first of ${run.policy.rows.length}` : ""}`);
   if (policy && known(policy.relative)) add("policy.relative", fixed(policy.relative), "relative to the data's policies");
   const columns = found.length > 6 ? Math.ceil(found.length / 2) : found.length;
   return el("div", { class: "tiles", style: `--columns: ${columns}` }, found);
@@ -60,9 +60,12 @@ function comparisonSection(runs) {
 
 function overlaid(runs) {
   const series = runs.flatMap((run, i) => {
-    const curve = run.policy?.curves["evaluation/return_mean"];
-    return curve ? bands(curve, run.policy.groups).map((s) => ({ ...s, label: run.policy.groups.length > 1 ? `${run.name}: ${s.label}` : run.name, color: color(i), dash: [null, "7 4", "2 3"][i % 3] })) : [];
+    const curve = returnsCurve(run);
+    return curve ? bands(curve, run.policy.groups).map((s) => ({ ...s, label: run.policy.groups.length > 1 ? `${run.name}: ${s.label}` : run.name, run: i })) : [];
   });
+  // A run has its color in all of the comparison, unless it has several curves.
+  const alone = new Set(series.map((s) => s.run)).size === series.length;
+  series.forEach((s, i) => { const at = alone ? s.run : i; Object.assign(s, { color: color(at), shape: shape(at), dash: [null, "7 4", "2 3"][at % 3] }); });
   if (series.length < 2) return null;
   return figure("Returns while learning", "The mean over replicas, and the band from the lowest to the highest.",
     el("div", {}, lineChart({ series, width: room(2), x: { label: "updates" }, y: { label: "return" }, label: "returns while learning" }), legend(series)),
@@ -74,9 +77,11 @@ function header(several) {
   const dark = () => (document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
   const button = el("button", { type: "button", id: "theme", onclick: () => {
     document.documentElement.dataset.theme = dark() ? "light" : "dark";
-    button.textContent = dark() ? "Light" : "Dark";
+    name();
     page.maps.forEach((map) => map.draw());
-  } }, dark() ? "Light" : "Dark");
+  } });
+  const name = () => { button.textContent = dark() ? "Light" : "Dark"; button.setAttribute("aria-label", `${button.textContent} colors`); };
+  name();
   byId("top").replaceChildren(el("h1", {}, `${names}: who did what`), button,
     el("p", {}, several ? `${DATA.runs.length} runs: ${DATA.runs.map((r) => r.name).join(", ")}.` : verdict(DATA.runs[0])));
 }
@@ -119,7 +124,7 @@ window.addEventListener("resize", () => {
     }
   }, 150);
 });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => page.maps.forEach((map) => map.draw()));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { header(DATA.runs.length > 1); page.maps.forEach((map) => map.draw()); });
 // Paper is white, whatever the screen is.
 let screenTheme, folded = [];
 window.addEventListener("beforeprint", () => {

@@ -2,7 +2,8 @@
 // The sections of the page: each takes a run and returns its elements, or nothing.
 
 const section = (id, title, ...children) => el("section", { id, "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, title), children);
-const note = (words) => el("p", { class: "note" }, words);
+// Options of commands are not broken at the end of a line.
+const note = (words) => el("p", { class: "note" }, words.split(/(--[a-z-]+)/).map((part, i) => (i % 2 ? el("span", { class: "flag" }, part) : part)));
 const spread = (s, digits = 2) => `${fixed(s.mean, digits)} \u00b1 ${fixed(s.std, digits)}, from ${fixed(s.min, digits)} to ${fixed(s.max, digits)}`;
 
 function dataSection(run) {
@@ -209,6 +210,13 @@ function curveFigure(title, curve, groups, width, yLabel, see, robust = false) {
       ...curve.steps.map((step, i) => [step, ...groups.flatMap((g) => g.replicas.map((r) => curve.values[r]?.[i]))])]);
 }
 
+// Returns along the way, and at the end: metrics.jsonl has the first, the summary the last.
+function returnsCurve(run) {
+  const curve = run.policy?.curves["evaluation/return_mean"], end = run.summary.timing.updates;
+  if (!curve || curve.steps.at(-1) >= end) return curve;
+  return { steps: [...curve.steps, end], values: curve.values.map((v, r) => [...v, run.policy.rows[r]?.return_mean]) };
+}
+
 function policySection(run) {
   if (!run.policy) return section("policy", "The policy", note("This run estimated behaviors and learnt no policy: manyhands train DATA --behavior RUN --out NEW does."));
   const { rows, curves, groups } = run.policy, evaluated = rows.some((r) => known(r.return_mean));
@@ -221,9 +229,10 @@ function policySection(run) {
     () => [["replica", "algo", "seed", "return_mean", "return_std", "episodes", "normalized", "relative"], ...rows.map((r, i) => [i, r.algo, r.seed, r.return_mean, r.return_std, r.episodes, r.normalized, r.relative])])];
   const figures = [];
   if (evaluated) figures.push(againstFigure(run, rows));
-  if (curves["evaluation/return_mean"])
-    figures.push(curveFigure("Return while learning", curves["evaluation/return_mean"], groups, room(2), "return",
-      "Evaluated along the way; offline learners see none of these returns. A curve that falls late has left what the data supports."));
+  const curve = returnsCurve(run);
+  if (curve)
+    figures.push(curveFigure("Return while learning", curve, groups, room(2), "return",
+      "Evaluated along the way and at the end; offline learners see none of these returns. A curve that falls late has left what the data supports."));
   parts.push(el("div", { class: "row" }, figures));
   const others = Object.keys(curves).filter((name) => !name.startsWith("evaluation/"));
   if (others.length) parts.push(learningFigure(curves, groups, others));
@@ -231,14 +240,19 @@ function policySection(run) {
 }
 
 function againstFigure(run, rows) {
-  const own = rows.filter((r) => known(r.return_mean)).map((r) => ({ label: rows.length > 1 ? `${r.algo}, seed ${r.seed}` : r.algo, value: r.return_mean, low: r.return_mean - r.return_std, high: r.return_mean + r.return_std, color: "#D55E00", shape: "star", text: fixed(r.return_mean, 2) }));
+  const { groups } = run.policy, group = (r) => groups.find((g) => g.replicas.includes(rows.indexOf(r)))?.label || r.algo;
+  const own = rows.filter((r) => known(r.return_mean)).map((r) => ({ label: rows.length > 1 ? `${group(r)}, seed ${r.seed}` : r.algo, value: r.return_mean, low: r.return_mean - r.return_std, high: r.return_mean + r.return_std, color: "#D55E00", shape: "star", text: fixed(r.return_mean, 2) }));
   const behaviors = (run.fit?.behaviors || []).map((b) => ({ label: `behavior ${b.code}`, value: b.return_mean, low: b.return_mean - b.return_std, high: b.return_mean + b.return_std, color: color(b.code), shape: shape(b.code), text: fixed(b.return_mean, 2) }));
+  // Where nobody asked who made what, the sources if they are known, or all of it.
+  const all = run.card ? [{ name: "the data", return_mean: run.card.returns.mean, return_std: run.card.returns.std }] : [];
+  if (!behaviors.length)
+    (run.card?.sources.length ? run.card.sources : all).forEach((s, i) => behaviors.push({ label: s.name, value: s.return_mean, low: s.return_mean - s.return_std, high: s.return_mean + s.return_std, color: color(i), shape: shape(i), text: fixed(s.return_mean, 2) }));
   behaviors.sort((a, b) => b.value - a.value);
   const mean = own.reduce((a, b) => a + b.value, 0) / own.length, best = behaviors[0];
   const gap = best ? fixed(Math.abs(mean - best.value), 2) : "";
   const place = Number(gap) === 0 ? "that" : `${gap} ${mean > best?.value ? "above" : "below"} that`;
-  const words = best && behaviors.length > 1 ? `The policy's mean return is ${place} of the best behavior (${best.label.replace("behavior ", "")}).` : best ? `The trajectories in the data have a mean return of ${fixed(best.value, 2)}.` : "";
-  return figure("The policy beside the behaviors", `Mean return, and one deviation to each side: stars are the policy in the environment, the others are trajectories in the data. ${words}`,
+  const words = best && behaviors.length > 1 ? `The policy's mean return is ${place} of the best ${run.fit ? "behavior" : "source"} (${best.label.replace("behavior ", "")}).` : best ? `The trajectories in the data have a mean return of ${fixed(best.value, 2)}.` : "";
+  return figure(run.fit ? "The policy beside the behaviors" : "The policy beside the data", `Mean return, and one deviation to each side: stars are the policy in the environment, the others are trajectories in the data. ${words}`,
     el("div", {}, dotChart({ rows: [...own, ...behaviors.slice(0, 16)], width: room(2), x: { label: "return" }, label: "returns of policy and behaviors" })),
     () => [["who", "return_mean", "low", "high"], ...[...own, ...behaviors].map((r) => [r.label, r.value, r.low, r.high])]);
 }
@@ -261,7 +275,7 @@ function runSection(run) {
   const flat = (value) => (value === null || value === undefined ? "none" : Array.isArray(value) ? value.map(flat).join(", ") : typeof value === "object" ? JSON.stringify(value) : short(value));
   const options = [].concat(config.options);
   const rows = Object.keys(options[0]).map((name) => [name, [...new Set(options.map((o) => flat(o[name])))].join(", ")]);
-  const kept = Object.entries(config).filter(([name, value]) => !["options", "environment", "data", "loaded_from"].includes(name) && value !== null && !(name === "k" && config.behavior === "given"));
+  const kept = Object.entries(config).filter(([name, value]) => !["options", "environment", "data", "loaded_from"].includes(name) && value !== null && !(name === "k" && config.algo && (config.behavior === "given" || !run.fit)));
   const told = (name, value) => name === "evaluations" ? `${value[0]} along the way, ${plural(value[1], "episode")} each` : flat(value);
   return section("run", "The run",
     facts([...kept.map(([name, value]) => [name.replaceAll("_", " "), told(name, value)]),
