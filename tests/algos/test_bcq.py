@@ -6,12 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from by_hand import batch_of, doubles, forward, layers, members, slope
+from float64 import double
+from untaught import untaught
 
 from manyhands import Trajectories, evaluate, make, train
 from manyhands.algos import bcq
 from manyhands.algos.algorithm import Given
 from manyhands.hyper import resolve
-from manyhands.nn.bundle import Bundle
 from manyhands.types import Batch, Box
 
 STATES, ACTIONS, ROWS, SAMPLES = 3, 2, 12, 4
@@ -34,35 +36,12 @@ FITTED = bcq.fitted(GIVEN, CONFIG)
 
 @pytest.fixture(scope="module")
 def state() -> bcq.State:
-    """No two networks are alike, nor is any bias zero."""
-    random = np.random.default_rng(0)
-    shapes = jax.eval_shape(lambda: bcq.start(jax.random.key(0), GIVEN, CONFIG))
-
-    def draw(x):
-        return jnp.asarray(0.5 * random.normal(size=x.shape), x.dtype)
-
-    parts = [
-        jax.tree.map(draw if isinstance(part, Bundle) else zeros, part)
-        for part in shapes
-    ]
-    return bcq.State(*parts)
-
-
-def zeros(x) -> jax.Array:
-    return jnp.zeros(x.shape, x.dtype)
+    return untaught(lambda key: bcq.start(key, GIVEN, CONFIG))
 
 
 @pytest.fixture(scope="module")
 def batch() -> Batch:
-    random = np.random.default_rng(1)
-    return Batch(
-        observations=jnp.asarray(random.normal(size=(ROWS, STATES)), jnp.float32),
-        actions=jnp.asarray(random.uniform(LOW, HIGH, (ROWS, ACTIONS)), jnp.float32),
-        rewards=jnp.asarray(random.normal(size=ROWS), jnp.float32),
-        next_observations=jnp.asarray(random.normal(size=(ROWS, STATES)), jnp.float32),
-        terminals=jnp.asarray(np.arange(ROWS) % 4 == 0, jnp.float32),
-        trajectory=jnp.zeros(ROWS, jnp.int32),
-    )
+    return batch_of(ROWS, STATES, LOW, HIGH, seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -75,36 +54,16 @@ def noise() -> bcq.Noise:
 # The same in NumPy, float64, written from the equations
 
 
-def double(x) -> np.ndarray:
-    return np.array(x, np.float64)
-
-
-def dense(parts) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [(double(d.w), double(d.b)) for d in parts]
-
-
-def forward(net, *parts):
-    x = np.concatenate(parts, axis=-1)
-    for w, b in net[:-1]:
-        x = np.maximum(x @ w + b, 0)
-    return x @ net[-1][0] + net[-1][1]
-
-
 class Reference:
     def __init__(self, state: bcq.State, batch: Batch, noise: bcq.Noise):
-        self.batch = Batch(*map(double, batch))
+        self.batch = doubles(batch)
         self.noise = bcq.Noise(*map(double, noise))
-        self.decoder = dense(state.vae.tree().decoder.layers)
+        self.decoder = layers(state.vae.tree().decoder)
         self.xi, self.xi_target = (
-            dense(b.tree().layers)
-            for b in (state.perturbation, state.perturbation_target)
+            layers(b.tree()) for b in (state.perturbation, state.perturbation_target)
         )
         self.critic, self.target = (
-            [
-                dense(jax.tree.map(lambda x, j=j: x[j], b.tree()).layers)
-                for j in range(2)
-            ]
-            for b in (state.critic, state.critic_target)
+            members(b.tree()) for b in (state.critic, state.critic_target)
         )
 
     def decoded(self, s, noise):
@@ -137,16 +96,6 @@ class Reference:
         s = self.batch.observations
         a = self.perturbed(self.xi, s, self.decoded(s, self.noise.now))
         return -forward(self.critic[0], s, a)[:, 0].mean()
-
-
-def slope(loss, array: np.ndarray, index) -> float:
-    """Central difference."""
-    before, ends = array[index], []
-    for step in (1e-6, -1e-6):
-        array[index] = before + step
-        ends.append(loss())
-    array[index] = before
-    return (ends[0] - ends[1]) / 2e-6
 
 
 def with_gradient(loss):

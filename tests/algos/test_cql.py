@@ -8,9 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from by_hand import batch_of, doubles, forward, layers, members, slope
+from fork_goals import share_at_goal
 from scipy.special import logsumexp
 
-from manyhands import evaluate, fleet, make, train
+from manyhands import fleet
 from manyhands.algos import cql
 from manyhands.algos.algorithm import Given
 from manyhands.algos.cql import Noise, Options
@@ -65,16 +67,7 @@ def state() -> cql.State:
 
 @pytest.fixture(scope="module")
 def batch() -> Batch:
-    random = np.random.default_rng(0)
-    columns = (
-        random.normal(size=(ROWS, STATES)),
-        random.uniform(LOW, HIGH, (ROWS, ACTIONS)),
-        random.normal(size=ROWS),
-        random.normal(size=(ROWS, STATES)),
-        np.arange(ROWS) % 4 == 0,
-    )
-    arrays = [jnp.asarray(x, jnp.float32) for x in columns]
-    return Batch(*arrays, jnp.zeros(ROWS, jnp.int32))
+    return batch_of(ROWS, STATES, LOW, HIGH)
 
 
 @pytest.fixture(scope="module")
@@ -92,14 +85,13 @@ def noise() -> Noise:
 
 class Reference:
     def __init__(self, state: cql.State, batch: Batch, noise: Noise):
-        self.batch = Batch(*(np.asarray(x, np.float64) for x in batch))
+        self.batch = doubles(batch)
         self.noise = Noise(*(np.asarray(x, np.float64) for x in noise))
         actor = state.actor.tree()
         self.actor, self.alpha = layers(actor.net), np.exp(float(actor.log_alpha))
         self.log_alpha = float(actor.log_alpha)
         self.critic, self.target = (
-            [layers(jax.tree.map(lambda x, j=j: x[j], b.tree())) for j in range(2)]
-            for b in (state.critic, state.target)
+            members(b.tree()) for b in (state.critic, state.target)
         )
         self.weight = np.exp(float(state.log_weight.tree()))
 
@@ -120,7 +112,7 @@ class Reference:
         return density.sum(axis=-1)
 
     def q(self, critics, s, a):
-        return np.stack([forward(c, np.hstack([s, a]))[:, 0] for c in critics])
+        return np.stack([forward(c, s, a)[:, 0] for c in critics])
 
     def y(self):
         b = self.batch
@@ -163,26 +155,6 @@ class Reference:
         """By log alpha; the entropy is judged in units of the box."""
         _, log_prob = self.sample(self.batch.observations, self.noise.now)
         return -np.mean(log_prob + np.log(SCALE).sum() - ACTIONS)
-
-
-def layers(net) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [(np.array(d.w, np.float64), np.array(d.b, np.float64)) for d in net.layers]
-
-
-def forward(net, x):
-    for w, b in net[:-1]:
-        x = np.maximum(x @ w + b, 0)
-    return x @ net[-1][0] + net[-1][1]
-
-
-def slope(loss, array: np.ndarray, index) -> float:
-    """Central difference."""
-    before, ends = array[index], []
-    for step in (1e-6, -1e-6):
-        array[index] = before + step
-        ends.append(loss())
-    array[index] = before
-    return (ends[0] - ends[1]) / 2e-6
 
 
 @pytest.fixture(scope="module")
@@ -324,11 +296,11 @@ def test_the_start_is_the_released_codes():
     )
     assert [d.w.shape for d in net.layers] == [(1, 16), (16, 16), (16, 16), (16, 2)]
     assert critic.layers[0].w.shape == (2, 2, 32)
-    for layers, width, bound in ((net.layers, 16, 1e-3), (critic.layers, 32, 3e-3)):
-        for hidden in layers[1:3]:
+    for parts, width, bound in ((net.layers, 16, 1e-3), (critic.layers, 32, 3e-3)):
+        for hidden in parts[1:3]:
             assert 0.9 < float(jnp.abs(hidden.w).max()) * width**0.5 <= 1
             assert (hidden.b == jnp.float32(0.1)).all()
-        assert 0.8 * bound < float(jnp.abs(layers[3].w).max()) <= bound
+        assert 0.8 * bound < float(jnp.abs(parts[3].w).max()) <= bound
     assert not np.allclose(target.layers[1].w, critic.layers[1].w)
 
 
@@ -473,8 +445,7 @@ def test_a_learnt_weight_holds_the_term_at_its_threshold():
 @pytest.mark.slow
 def test_it_passes_the_fork():
     """Around the obstacle to the goal."""
-    policy = train(
-        make("fork-2", 20_000),
+    share = share_at_goal(
         "cql",
         steps=4000,
         width=32,
@@ -486,7 +457,5 @@ def test_it_passes_the_fork():
         policy_rate=2e-3,
         critic_rate=2e-3,
         target_rate=0.03,
-        episodes=0,
     )
-    returns = evaluate(policy, episodes=50, workers=1).returns
-    assert np.mean(returns > 1) >= 0.6
+    assert share >= 0.6

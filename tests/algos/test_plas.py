@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from by_hand import batch_of, doubles, forward, layers, members, slope
+from untaught import untaught
 
 from manyhands import Trajectories, evaluate, load_policy, make, train
 from manyhands.algos import plas
@@ -40,35 +42,12 @@ def given() -> Given:
 
 @pytest.fixture(scope="module")
 def state(given) -> plas.State:
-    """No two networks are alike, nor is any bias zero."""
-    random = np.random.default_rng(0)
-    shapes = jax.eval_shape(lambda: plas.start(jax.random.key(0), given, CONFIG))
-
-    def draw(x):
-        return jnp.asarray(0.5 * random.normal(size=x.shape), x.dtype)
-
-    parts = [
-        jax.tree.map(draw if isinstance(part, Bundle) else zeros, part)
-        for part in shapes
-    ]
-    return plas.State(*parts)
-
-
-def zeros(x) -> jax.Array:
-    return jnp.zeros(x.shape, x.dtype)
+    return untaught(lambda key: plas.start(key, given, CONFIG))
 
 
 @pytest.fixture(scope="module")
 def batch() -> Batch:
-    random = np.random.default_rng(1)
-    return Batch(
-        observations=jnp.asarray(random.normal(size=(ROWS, STATES)), jnp.float32),
-        actions=jnp.asarray(random.uniform(LOW, HIGH, (ROWS, ACTIONS)), jnp.float32),
-        rewards=jnp.asarray(random.normal(size=ROWS), jnp.float32),
-        next_observations=jnp.asarray(random.normal(size=(ROWS, STATES)), jnp.float32),
-        terminals=jnp.asarray(np.arange(ROWS) % 4 == 0, jnp.float32),
-        trajectory=jnp.zeros(ROWS, jnp.int32),
-    )
+    return batch_of(ROWS, STATES, LOW, HIGH, seed=1)
 
 
 def plain(state: plas.State) -> plas.State:
@@ -83,40 +62,21 @@ def plain(state: plas.State) -> plas.State:
 # The same in NumPy, float64, written from the equations
 
 
-def double(x) -> np.ndarray:
-    return np.array(x, np.float64)
-
-
-def dense(parts) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [(double(d.w), double(d.b)) for d in parts]
-
-
-def forward(net, *parts):
-    x = np.concatenate(parts, axis=-1)
-    for w, b in net[:-1]:
-        x = np.maximum(x @ w + b, 0)
-    return x @ net[-1][0] + net[-1][1]
-
-
 class Policy64:
     def __init__(self, policy: plas.Policy):
-        self.latent = dense(policy.latent.layers)
+        self.latent = layers(policy.latent)
         xi = policy.perturbation
-        self.xi = None if xi is None else dense(xi.layers)
+        self.xi = None if xi is None else layers(xi)
 
 
 class Reference:
     def __init__(self, state: plas.State, batch: Batch, decoder: MLP):
-        self.batch = Batch(*map(double, batch))
-        self.decoder = dense(decoder.layers)
+        self.batch = doubles(batch)
+        self.decoder = layers(decoder)
         self.policy = Policy64(state.policy.tree())
         self.policy_target = Policy64(state.policy_target.tree())
         self.critic, self.target = (
-            [
-                dense(jax.tree.map(lambda x, j=j: x[j], b.tree()).layers)
-                for j in range(2)
-            ]
-            for b in (state.critic, state.critic_target)
+            members(b.tree()) for b in (state.critic, state.critic_target)
         )
 
     def action(self, policy: Policy64, s):
@@ -145,16 +105,6 @@ class Reference:
     def policy_loss(self):
         s = self.batch.observations
         return -forward(self.critic[0], s, self.action(self.policy, s))[:, 0].mean()
-
-
-def slope(loss, array: np.ndarray, index) -> float:
-    """Central difference."""
-    before, ends = array[index], []
-    for step in (1e-6, -1e-6):
-        array[index] = before + step
-        ends.append(loss())
-    array[index] = before
-    return (ends[0] - ends[1]) / 2e-6
 
 
 @pytest.mark.parametrize("perturbed", [True, False])

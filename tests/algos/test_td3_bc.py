@@ -4,8 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from by_hand import batch_of, doubles, forward, layers, members, slope
+from delays import check_every_second
+from fork_goals import share_at_goal
 
-from manyhands import evaluate, make, train
 from manyhands.algos import delayed, td3_bc
 from manyhands.algos.algorithm import Given
 from manyhands.algos.critic_terms import critic_loss
@@ -46,16 +48,7 @@ def state(starts) -> td3_bc.State:
 
 @pytest.fixture(scope="module")
 def batch() -> Batch:
-    random = np.random.default_rng(0)
-    columns = dict(
-        observations=random.normal(size=(ROWS, STATES)),
-        actions=random.uniform(LOW, HIGH, (ROWS, ACTIONS)),
-        rewards=random.normal(size=ROWS),
-        next_observations=random.normal(size=(ROWS, STATES)),
-        terminals=np.arange(ROWS) % 4 == 0,
-    )
-    arrays = {name: jnp.asarray(x, jnp.float32) for name, x in columns.items()}
-    return Batch(**arrays, trajectory=jnp.zeros(ROWS, jnp.int32))
+    return batch_of(ROWS, STATES, LOW, HIGH)
 
 
 @pytest.fixture(scope="module")
@@ -68,23 +61,9 @@ def noise() -> jax.Array:
 # The same in NumPy, float64, written from the equations
 
 
-def layers(net) -> list[list[np.ndarray]]:
-    return [[np.array(d.w, np.float64), np.array(d.b, np.float64)] for d in net.layers]
-
-
-def forward(net, x):
-    for w, b in net[:-1]:
-        x = np.maximum(x @ w + b, 0)
-    return x @ net[-1][0] + net[-1][1]
-
-
-def members(critic) -> list:
-    return [layers(jax.tree.map(lambda x, j=j: x[j], critic)) for j in range(2)]
-
-
 class Reference:
     def __init__(self, state: td3_bc.State, batch: Batch, noise: jax.Array):
-        self.batch = Batch(*(np.asarray(x, np.float64) for x in batch))
+        self.batch = doubles(batch)
         self.noise = np.asarray(noise, np.float64)
         slow = state.delayed
         self.policy = layers(slow.policy.tree())
@@ -131,16 +110,6 @@ def gradient(loss):
     return jax.jit(jax.grad(loss, has_aux=True))
 
 
-def slope(loss, array: np.ndarray, index) -> float:
-    """Central difference."""
-    before, ends = array[index], []
-    for step in (1e-6, -1e-6):
-        array[index] = before + step
-        ends.append(loss())
-    array[index] = before
-    return (ends[0] - ends[1]) / 2e-6
-
-
 def test_losses_agree_with_float64(state, batch, noise):
     reference, slow = Reference(state, batch, noise), state.delayed
     y = jax.jit(td3_bc.critic_target)(
@@ -180,24 +149,9 @@ def test_gradients_agree_with_differences_of_float64(state, batch, noise):
 
 
 def test_the_policy_and_all_targets_move_every_second_time(state, batch, noise):
-    update = jax.jit(td3_bc.update_with)
-    first, metrics = update(state, batch, noise, CONFIG, BOX)
-    second, same = update(first, batch, noise, CONFIG, BOX)
-    third, _ = update(second, batch, noise, CONFIG, BOX)
-    assert int(third.critic_adam.steps) == 3
-    assert int(third.delayed.policy_adam.steps) == 2
-    for old, new in zip(*map(jax.tree.leaves, (first.delayed, second.delayed))):
-        assert np.array_equal(old, new)
-    for name in ("actor/q", "actor/distance"):
-        assert float(metrics[name]) == float(same[name]) != 0
+    update = jax.jit(lambda state: td3_bc.update_with(state, batch, noise, CONFIG, BOX))
+    first = check_every_second(update, state, 0.1, lambda before, after: after.policy)
     slow, after = state.delayed, first.delayed
-    followed = (
-        (slow.target, after.target, first.critic),
-        (slow.target_policy, after.target_policy, after.policy),
-    )
-    for old, new, online in followed:
-        for a, b, c in zip(*map(jax.tree.leaves, (old, new, online))):
-            np.testing.assert_allclose(b, a + 0.1 * (c - a), atol=1e-6)
     # Adam's first step is the rate, against the gradient's sign; the policy's is by
     # the critics as they are after theirs.
     reference = Reference(state._replace(critic=first.critic), batch, noise)
@@ -288,8 +242,7 @@ def test_values_add_up_over_time():
 @pytest.mark.slow
 def test_it_passes_the_fork():
     """The average of its two demonstrators drives into the obstacle."""
-    policy = train(
-        make("fork-2", 20000),
+    share = share_at_goal(
         "td3_bc",
         steps=3000,
         width=64,
@@ -298,7 +251,5 @@ def test_it_passes_the_fork():
         policy_rate=1e-3,
         critic_rate=1e-3,
         target_rate=0.02,
-        episodes=0,
     )
-    returns = evaluate(policy, episodes=50, workers=1).returns
-    assert np.mean(returns > 1) >= 0.8
+    assert share >= 0.8

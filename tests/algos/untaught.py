@@ -7,14 +7,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from manyhands.nn.bundle import Bundle
+
 
 def untaught(start: Callable[[Any], Any], seed: int = 0) -> Any:
-    """What `start` makes of a key, with other numbers: small random ones, no counts."""
+    """The state that `start` makes of a key, with parameters of other numbers.
+
+    No two networks are alike, nor is any bias zero; all but parameters is.
+    """
     random = np.random.default_rng(seed)
 
-    def leaf(like: jax.ShapeDtypeStruct) -> jax.Array:
-        numbers = 0.3 * random.normal(size=like.shape)
-        counts = jnp.issubdtype(like.dtype, jnp.integer)
-        return jnp.asarray(np.zeros(like.shape) if counts else numbers, like.dtype)
+    def draw(like: jax.ShapeDtypeStruct) -> jax.Array:
+        return jnp.asarray(0.5 * random.normal(size=like.shape), like.dtype)
 
-    return jax.tree.map(leaf, jax.eval_shape(start, jax.random.key(0)))
+    def zeros(like: jax.ShapeDtypeStruct) -> jax.Array:
+        return jnp.zeros(like.shape, like.dtype)
+
+    state = jax.eval_shape(start, jax.random.key(0))
+    parts = [
+        jax.tree.map(draw if isinstance(part, Bundle) else zeros, part)
+        for part in state
+    ]
+    return type(state)(*parts)
