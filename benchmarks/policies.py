@@ -42,6 +42,8 @@ LBRAC: dict[str, dict[str, Any]] = {
     "best-high": dict(
         held_to="best", value_weight=[25.0, 100.0, 400.0], policy_rate=[5e-5, 3e-4]
     ),
+    # Trust in Q, and how much leaving the behavior costs in what Q is trained on.
+    "trust": dict(value_weight=[10.0, 50.0, 200.0], value_penalty=[1.0, 10.0, 100.0]),
     "default": {},
     # Their Q-functions begin anew.
     "own-fresh": dict(held_to="own"),
