@@ -190,7 +190,8 @@ def _content(page: Path) -> dict[str, Any]:
 
 def moved(folder: Path, name: str, to: Path) -> Path:
     """A run that has lost what it was made from."""
-    shutil.copytree(folder / name, to / name)
+    pages = shutil.ignore_patterns("report.html", "figures")
+    shutil.copytree(folder / name, to / name, ignore=pages)
     config = read_json(to / name / "config.json")
     for key in ("loaded_from", "behavior_run"):
         config.pop(key, None)
@@ -205,6 +206,21 @@ ERRORS = {
     "fit --out fit": "fit: expected a file to write to, got a directory",
     "fit --data fork:fork-1": "fork-1: expected the data set that the runs were made",
 }
+
+
+def test_pictures_lie_beside_the_page(folder, page, tmp_path):
+    (drawn,) = (folder / "train" / "figures").iterdir()
+    assert drawn.name == "returns.png"
+    assert drawn.read_bytes()[:4] == b"\x89PNG"
+    assert page.parent == drawn.parents[1]
+    alone = shutil.copytree(folder / "fit", tmp_path / "fit")
+    write_report(alone, tmp_path / "elsewhere.html")
+    assert not (alone / "figures").exists()  # a run is left alone
+    write_report(alone)
+    assert {path.name for path in (alone / "figures").iterdir()} == {
+        "embeddings.png",
+        "training.png",
+    }
 
 
 @pytest.mark.parametrize("words", ERRORS)

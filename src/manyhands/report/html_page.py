@@ -4,16 +4,18 @@ import json
 import re
 from collections.abc import Sequence
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
 from manyhands.files import atomic_file
+from manyhands.report import behavior_figures, policy_figures
 from manyhands.report.comparison import comparison, names
 from manyhands.report.packing import strict
 from manyhands.report.payload import payload
-from manyhands.report.saved_run import open_run, same_data
+from manyhands.report.saved_run import SavedRun, open_run, same_data
 from manyhands.report.trajectory_map import SHOWN
 from manyhands.version import __version__
 
@@ -29,7 +31,8 @@ def write_report(
 
     Args:
         runs: directories that `fit` or `train` wrote.
-        out: the file; report.html in the run's directory if None and there is one run.
+        out: the file; if None and there is one run, report.html in its directory, with
+            figures/*.png beside it where the run has not drawn them itself.
         data: what the runs were made from: adds the data card, actions, and what the
             behaviors say of single trajectories. Runs of the command line know where
             their data is.
@@ -40,6 +43,7 @@ def write_report(
     paths = [Path(runs)] if isinstance(runs, str | Path) else [Path(r) for r in runs]
     if not paths:
         raise UserError("runs: expected at least one run directory, got none")
+    beside = out is None
     if out is None:
         if len(paths) > 1:
             raise UserError("out: expected a file for the page of several runs")
@@ -51,14 +55,25 @@ def write_report(
             f"{data.name}: expected the data set that the runs were made from, got "
             "another one (its fingerprint differs)"
         )
-    page = html(paths, data)
+    saved = [open_run(path, _for(path, data)) for path in paths]
+    page = html(saved)
     with atomic_file(Path(out)) as temporary:
         temporary.write_text(page, encoding="utf-8")
+    if beside and find_spec("matplotlib"):
+        _draw(saved[0])
     return Path(out)
 
 
-def html(paths: list[Path], data: Trajectories | None) -> str:
-    saved = [open_run(path, _for(path, data)) for path in paths]
+def _draw(saved: SavedRun) -> None:
+    if (saved.run.path / "figures").exists():
+        return
+    if saved.trained:
+        policy_figures.draw(saved.run)
+    elif saved.data is not None:
+        behavior_figures.draw(saved.run, saved.data)
+
+
+def html(saved: list[SavedRun]) -> str:
     # All runs together may take as much room as two.
     each = min(SHOWN, 2 * SHOWN // len(saved))
     contents = [payload(one, each) for one in saved]
