@@ -364,6 +364,14 @@ def test_the_map_answers_a_click(folder, page, open_page, data):
         assert part in shown
 
 
+def test_a_map_of_some_says_so(folder, open_page, tmp_path, monkeypatch, data):
+    monkeypatch.setattr("manyhands.report.html_page.SHOWN", 10)
+    browser = open_page(write_report(folder / "train", tmp_path / "some.html"))
+    caption = browser.find_element("css selector", "#map figcaption").text
+    assert f"10 of {len(data)} trajectories are shown, drawn by chance" in caption
+    assert browser.execute_script("return page.maps[0].many") == 10
+
+
 def test_the_map_by_keyboard(page, open_page):
     from selenium.webdriver import Keys
 
