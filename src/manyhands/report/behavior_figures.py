@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLORS = "tab20"
+# As on the page: Okabe and Ito's colors, and shapes for who cannot tell them apart.
+COLORS = "#0072B2 #E69F00 #009E73 #D55E00 #CC79A7 #56B4E9 #A89F00 #8C8C8C".split()
+MARKERS = "os^DvpP"
+
+
+def _look(i: int) -> dict[str, Any]:
+    return {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i % len(MARKERS)]}
 
 
 def draw(run: Run, data: Trajectories) -> None:
@@ -47,20 +53,16 @@ def embeddings(
     for axes, (title, color) in zip(
         figure.subplots(1, len(panels), squeeze=False)[0], panels
     ):
-        discrete = title != "return percentile"
-        dots = axes.scatter(
-            *places.T,
-            c=color,
-            s=9,
-            cmap=COLORS if discrete else "viridis",
-            alpha=0.7,
-            vmin=0,
-            vmax=19 if discrete else 100,
-        )
+        if title == "return percentile":
+            scale: dict[str, Any] = dict(cmap="viridis", vmin=0, vmax=100)
+            dots = axes.scatter(*places.T, c=color, s=9, alpha=0.7, **scale)
+            figure.colorbar(dots, ax=axes, shrink=0.8)
+        else:
+            for value in np.unique(color):
+                mine = places[color == value]
+                axes.scatter(*mine.T, s=9, alpha=0.7, lw=0, **_look(int(value)))
         axes.scatter(*centers.T, marker="x", c="black", s=50, lw=1.5)
         axes.set(title=title, xticks=[], yticks=[])
-        if not discrete:
-            figure.colorbar(dots, ax=axes, shrink=0.8)
         if title == "source":
             _source_legend(axes, data.source_names)
     share = pca.explained_variance_ratio_.sum()
@@ -75,11 +77,8 @@ def embeddings(
 def _source_legend(axes: "Axes", names: tuple[str, ...]) -> None:
     if len(names) > 12:
         return
-    from matplotlib import colormaps
-
-    palette = colormaps[COLORS]
     for code, name in enumerate(names):
-        axes.scatter([], [], color=palette(code / 19), s=15, label=name)
+        axes.scatter([], [], s=15, label=name, **_look(code))
     axes.legend(fontsize=7, loc="best")
 
 
