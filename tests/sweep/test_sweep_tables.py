@@ -26,6 +26,7 @@ from manyhands.sweep.statistics import improvement, iqm, iqm_interval
     ("name", "sets", "runs"),
     [
         ("smoke", 2, 16),
+        ("baselines", 8, 8 * 10 * 3),
         # LBRAC-v for five K, and eight others, with five seeds
         ("paper-heterogeneous", 15, 15 * 13 * 5),
         ("paper-d4rl-style", 12, 12 * 13 * 5),
@@ -67,7 +68,7 @@ def test_what_is_wrong_in_a_preset_is_said(tmp_path, text, message):
 
 
 def test_an_unknown_preset_or_part_is_refused():
-    with pytest.raises(UserError, match="smoky: expected one of paper-d4rl-style"):
+    with pytest.raises(UserError, match="smoky: expected one of baselines, paper-d4rl"):
         presets.load("smoky")
     with pytest.raises(UserError, match="only: expected part of a name"):
         fleets(presets.load("smoke"), only=("nothing",))
