@@ -3,7 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
-# In two parts: after some thousand compiled programs a process holds gigabytes of them.
+# In two parts, which share what they compile: after some thousand compiled programs a
+# process holds gigabytes of them.
 MANY_PROGRAMS := tests/algos tests/contracts tests/dynamics
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
@@ -11,8 +12,9 @@ demo: .venv/.ready-demo
 	$(BIN)/manyhands demo
 
 test: .venv/.ready-dev
-	$(PYTEST) $(MANY_PROGRAMS)
-	$(PYTEST) $(MANY_PROGRAMS:%=--ignore %)
+	@cache=$$(mktemp -d) && trap "rm -rf $$cache" EXIT && \
+	  export JAX_COMPILATION_CACHE_DIR=$$cache JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.2 && \
+	  $(PYTEST) $(MANY_PROGRAMS) && $(PYTEST) $(MANY_PROGRAMS:%=--ignore %)
 
 test-slow: .venv/.ready-dev
 	$(PYTEST) -m slow
