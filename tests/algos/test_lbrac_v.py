@@ -3,6 +3,8 @@
 What the paper printed is compared with the released code in `test_lbrac_fixture.py`.
 """
 
+import json
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 from float64 import double, kl
 
-from manyhands import UserError, evaluate, fit, make, train
+from manyhands import Behavior, UserError, evaluate, fit, make, train
 from manyhands.algos import lbrac_v
 from manyhands.algos.algorithm import Given
 from manyhands.algos.lbrac_v import Noise, Start
@@ -161,6 +163,29 @@ def test_pi_waits_for_the_critics(state, batch, given):
     assert not np.array_equal(after.critic.small, state.critic.small)
 
 
+def test_padding_changes_nothing(given, batch):
+    """Where behaviors go on learning, too."""
+    config = own(joint=True)
+    found = given.behavior
+    b = eqx.tree_at(lambda b: b.E, found.behaviors, found.behaviors.E[:2])
+    alone = given._replace(behavior=Start(b, None, found.best, found.codes[:2]))
+    update = jax.jit(lbrac_v.update_with)
+    after = []
+    for these in (alone, given):
+        state = lbrac_v.start(jax.random.key(0), these, config)
+        fitted = lbrac_v.fitted(these, config)
+        state, _ = update(state, batch, NOISE, NOISE, config, fitted)
+        after.append((state.policy.tree(), state.critic.tree()))
+    for one, other in zip(*map(jax.tree.leaves, after), strict=True):
+        # A row more, of E and of H, at its end.
+        rest = other[tuple(map(slice, one.shape))]
+        np.testing.assert_allclose(rest, one, rtol=1e-4, atol=1e-6)
+    padding = [(p.E[2], c.H[:, 2]) for p, c in after[1:]]
+    critics = vq.init_critics(jax.random.key(0), 5, 3, OPTIONS.critic_width)
+    for mine, before in zip(padding[0], (found.behaviors.E[2], critics.H[:, 2])):
+        assert np.array_equal(mine, before)
+
+
 def test_the_best_behavior_by_ranks():
     # Code 1 has the largest return, but code 2 is better as a rule; code 0 is empty.
     returns = np.array([1.0, 2.0, 1000.0, 5.0, 6.0, 7.0])
@@ -175,8 +200,13 @@ SMALL = dict(policy_width=32, batch_size=128)
 
 
 @pytest.fixture(scope="module")
-def arms(two_arms):
-    return fit(two_arms, k=2, steps=600, seed=0, **SMALL)
+def sets(two_arms) -> list[Behavior]:
+    return fit(two_arms, k=[1, 2], steps=600, seed=0, **SMALL)
+
+
+@pytest.fixture(scope="module")
+def arms(sets) -> Behavior:
+    return sets[1]
 
 
 def test_it_holds_to_the_better_arm(two_arms, arms):
@@ -196,6 +226,23 @@ def test_it_holds_to_the_better_arm(two_arms, arms):
     assert 0.4 < policy.act([1.0])[0] < 0.65
 
 
+def test_all_k_train_together(two_arms, sets, tmp_path):
+    """From what `fit` returns; that none feels the others is a contract's test."""
+    given = [sets[0], sets[0], sets[1], sets[1]]
+    how = dict(seed=[3, 4], episodes=0, out=tmp_path)
+    policies = train(two_arms, "clone", behavior=given, **how)
+    about = [p.summary["policy"] for p in policies]
+    pairs = [(row["k"], row["seed"]) for row in about]
+    assert pairs == [(1, 3), (1, 4), (2, 3), (2, 4)]
+    assert [len(p.model.E) for p in policies] == [1, 1, 2, 2]  # without padding
+    alone = train(two_arms, "clone", behavior=sets[0], episodes=0)
+    np.testing.assert_allclose(policies[0].act([1.0]), alone.act([1.0]), atol=1e-6)
+    # As the report tells them apart.
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["k"] == [1, 2]
+    assert [options["k"] for options in config["options"]] == [1, 2]
+
+
 def test_what_does_not_fit_is_refused(two_arms, arms, tmp_path):
     """Before anything is written."""
     fork, out = make("fork-2", 500), tmp_path / "run"
@@ -203,6 +250,14 @@ def test_what_does_not_fit_is_refused(two_arms, arms, tmp_path):
         train(fork, behavior=arms, episodes=0, out=out)
     with pytest.raises(UserError, match="k: expected a number from 1 to the 60 traj"):
         train(two_arms, k=61, episodes=0, out=out)
+    with pytest.raises(UserError, match="k: expected a number .* got 0"):
+        train(two_arms, k=[2, 0], episodes=0, out=out)
+    with pytest.raises(UserError, match="k: expected at least one, got none"):
+        train(two_arms, k=[], episodes=0, out=out)
+    with pytest.raises(UserError, match="k: expected one, for no behavior set is fit"):
+        train(two_arms, "bc", k=[1, 2], episodes=0, out=out)
+    with pytest.raises(UserError, match="k: expected one, for no behavior set is fit"):
+        train(two_arms, behavior=arms, k=[1, 2], episodes=0, out=out)
     with pytest.raises(UserError, match="episodes: expected at least 0, got -1"):
         train(two_arms, episodes=-1, out=out)
     assert not out.exists()
@@ -210,7 +265,7 @@ def test_what_does_not_fit_is_refused(two_arms, arms, tmp_path):
         train(two_arms, "bc", behavior=arms, episodes=0)
     with pytest.raises(UserError, match="held_to: expected own"):
         train(two_arms, behavior=arms, joint=True, steps=1, episodes=0)
-    with pytest.raises(UserError, match="one for each of the 3 seeds, got 2"):
+    with pytest.raises(UserError, match="one for each of the 3 seeds .*, got 2"):
         train(two_arms, behavior=[arms, arms], seed=[0, 1, 2], episodes=0)
     with pytest.raises(UserError, match="env: expected an environment"):
         train(two_arms, behavior=arms, evaluations=2)

@@ -83,7 +83,7 @@ def test_options_are_those_of_the_algorithm(cli):
         (["--algo", "bc", "--policy-rate", "-1"], "policy_rate: expected above 0"),
         (["--algo", "bc", "--preset", "x"], "preset: expected one of default, paper"),
         (["--behavior", "nowhere"], "nowhere/behavior.json: no such file"),
-        (["--k", "many"], "k: expected a number or auto, got many"),
+        (["--k", "2", "many"], "k: expected a number or auto, got many"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(folder, cli, words, message):

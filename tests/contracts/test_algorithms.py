@@ -48,7 +48,7 @@ def run(data, algo, tmp_path_factory) -> tuple[Policy, Run]:
 
 
 def learn(data, algo, **changes) -> Any:
-    return train(data, algo, k=2, episodes=0, **small(algo) | changes)
+    return train(data, algo, episodes=0, **{"k": 2} | small(algo) | changes)
 
 
 def assert_same_bits(one: Policy, other: Policy) -> None:
@@ -117,12 +117,17 @@ def test_it_is_deterministic_given_the_seed(data, algo):
 
 
 def test_replicas_are_what_they_would_be_alone(data, algo):
-    together = learn(data, algo, seed=[3, 4])
+    more = {"k": [1, 2]} if ALGORITHMS[algo].first == "vq" else {}
+    together = learn(data, algo, seed=[3, 4], **more)
     alone = learn(data, algo, seed=4)
     assert isinstance(together, list)
+    if more:
+        about = [policy.summary["policy"] for policy in together]
+        pairs = [(row["k"], row["seed"]) for row in about]
+        assert pairs == [(1, 3), (1, 4), (2, 3), (2, 4)]
     rows = data.observations[:100]
     # Codes may be padded to the same number, which changes the order of sums.
-    np.testing.assert_allclose(together[1].act(rows), alone.act(rows), atol=2e-4)
+    np.testing.assert_allclose(together[-1].act(rows), alone.act(rows), atol=2e-4)
 
 
 def test_an_interrupted_run_goes_on_to_the_same_bits(run, data, algo, tmp_path):

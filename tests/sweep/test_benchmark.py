@@ -96,6 +96,13 @@ def test_killed_and_resumed_every_result_is_there_once(tmp_path):
         assert sum(map(sum, row["histogram"]["counts"])) == row["trajectories"]
         # Of the first seed of every K.
         assert ("maps" in row) == (row["label"] == "lbrac_v" and row["seed"] == 0)
+    # All K in one program, and back to their lines.
+    place = tmp_path / "out" / "runs" / "fork-fork-2" / "lbrac_v"
+    trained = json.loads((place / "summary.json").read_text())["replicas"]
+    shown = [(str(r["k"]), r["seed"], r["return_mean"]) for r in trained]
+    learnt = [row for row in rows if row["label"] == "lbrac_v"]
+    assert shown == [(row["k"], row["seed"], row["return_mean"]) for row in learnt]
+    assert [k for k, *_ in shown] == ["1", "1", "2", "2"]
     assert (tmp_path / "out" / "tables" / "main.tex").exists()
     assert "lbrac_v for every K" in (tmp_path / "out/tables/tables.md").read_text()
     assert "one after another: roughly" in done.stdout

@@ -58,6 +58,9 @@ def test_every_algorithm_can_be_counted(algo):
     assert ("plans" in names) == learner.acts_on_device
     if learner.first == "vq":
         assert names[:2] == ["behaviors"] * 2
+        # All K and seeds are one program each time.
+        several = programs.programs(fleet(algo, episodes=2, k=(2, 10)), CHEETAH)
+        assert [(p.name, p.replicas) for p in several] == [(n, 4) for n in names]
     updates = {program.update: program.steps for program in found}
     assert updates.get(learner.update, 0) == options.steps
     for program in found:

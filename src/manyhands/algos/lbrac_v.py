@@ -492,6 +492,11 @@ def model(state: State, fitted: Fitted) -> Model:
     return Model(policy.trunk, policy.head, policy.e_pi, b.E, b.W)
 
 
+def unpadded(model: Model, start: Start) -> Model:
+    """With no more codes than its behavior set has, see `starts`."""
+    return eqx.tree_at(lambda m: m.E, model, model.E[: start.codes.sum()])
+
+
 def act(
     model: Model, box: Box, observations: Float[Array, "row state"], keys: Keys
 ) -> Float[Array, "row action"]:

@@ -42,13 +42,25 @@ def _silent(done: int, shown: dict[str, float]) -> None:
 
 @overload
 def train(  # pyright: ignore[reportOverlappingOverload]
-    data: Trajectories, algo: str = ..., *, seed: int = ..., **options: Any
+    data: Trajectories,
+    algo: str = ...,
+    *,
+    behavior: Behavior | None = ...,
+    k: int | str = ...,
+    seed: int = ...,
+    **options: Any,
 ) -> Policy: ...
 
 
 @overload
 def train(
-    data: Trajectories, algo: str = ..., *, seed: Any = ..., **options: Any
+    data: Trajectories,
+    algo: str = ...,
+    *,
+    behavior: Any = ...,
+    k: Any = ...,
+    seed: Any = ...,
+    **options: Any,
 ) -> list[Policy]: ...
 
 
@@ -57,7 +69,7 @@ def train(
     algo: str = "lbrac_v",
     *,
     behavior: Behavior | Sequence[Behavior] | None = None,
-    k: int | str = 10,
+    k: int | str | Sequence[int | str] = 10,
     steps: int | None = None,
     seed: int | Sequence[int] = 0,
     preset: str = "default",
@@ -76,11 +88,13 @@ def train(
         data: what was logged.
         algo: `lbrac_v`, `brac_v`, ...; see `manyhands.algos.registry`.
         behavior: a behavior set to start from, for algorithms that need one, or one per
-            seed; fitted first if None.
-        k: how many behaviors to look for then.
+            seed, or those that `fit` returns for several k and these seeds; fitted
+            first if None.
+        k: how many behaviors to look for then, or "auto". A sequence trains one replica
+            each, in one program.
         steps: updates; the preset's number if None.
-        seed: a sequence trains one replica each, in one program; so do sequences of
-            options that are floats (every one with every seed).
+        seed: likewise; so do sequences of options that are floats. Every k comes with
+            every option, and that with every seed, in this order.
         preset: `default`, or `paper` for the printed hyper-parameters.
         out: a run directory to write to; an interrupted run there is continued.
         env: an environment's id to evaluate in; the data's own if None.
@@ -92,7 +106,7 @@ def train(
         changes: single options, see the algorithm's `Options`.
 
     Returns:
-        A `Policy`, or a list where `seed` or an option is a sequence.
+        A `Policy`, or a list where `behavior`, `k`, `seed` or an option is a sequence.
     """
     learner = algorithm(algo)
     if steps is not None:
@@ -105,7 +119,11 @@ def train(
         raise UserError(f"evaluations, episodes: expected at least 0, got {wrong}")
     if evaluations and env is None:
         raise UserError("env: expected an environment's id to evaluate in, got none")
-    given = _given(learner, data, len(seeds), behavior, k)
+    ks, more = _ks(learner, data, behavior, k)
+    given = _given(learner, data, len(seeds), behavior)
+    if given is not None:
+        ks = [_k_of(of_k[0]) for of_k in given]
+        more = not isinstance(behavior, Behavior)
     setting = Setting(data, env, given is not None)
     options = [learner.settle(o, setting) for o in options]
     run = Run(out) if out is not None else None
@@ -116,8 +134,13 @@ def train(
                 "algo": algo,
                 "seeds": seeds,
                 "preset": preset,
-                "k": k,
-                "options": [asdict(o) for o in options],
+                "k": ks if len(ks) > 1 else ks[0],
+                # Of all that differ by more than their seed.
+                "options": [
+                    asdict(o) | ({"k": k} if len(ks) > 1 else {})
+                    for k in ks
+                    for o in options
+                ],
                 "behavior": None if behavior is None else "given",
                 "data": {"name": data.name, "fingerprint": data.fingerprint},
                 "env": env,
@@ -126,18 +149,19 @@ def train(
             },
             same=("algo", "seeds", "preset", "k", "options", "behavior", "data", "env"),
         )
-    pairs = [(s, o) for o in options for s in seeds]
-    first = _first(
+    pairs = [(s, o) for _ in ks for o in options for s in seeds]
+    found = given or _first(
         learner,
         data,
-        pairs,
-        given,
-        k,
+        ks,
+        seeds,
+        options[0],
         run,
         preset=preset,
         checkpoint_seconds=checkpoint_seconds,
         progress=progress,
     )
+    first = [one for of_k in found for _ in options for one in of_k]
     scaling = _scaling(data, pairs[0][1], first)
     dynamics: list[Any] = [None] * len(pairs)
     if learner.before:
@@ -183,7 +207,7 @@ def train(
     ]
     if run:
         write(run, policies)
-    return policies if several or many else policies[0]
+    return policies if several or many or more else policies[0]
 
 
 # What was asked for
@@ -198,6 +222,24 @@ def _seeds(seed: int | Sequence[int]) -> tuple[list[int], bool]:
     if not seeds:
         raise UserError("seed: expected at least one, got none")
     return seeds, several
+
+
+def _ks(
+    learner: Algorithm, data: Trajectories, behavior: Any, k: Any
+) -> tuple[list[int | str], bool]:
+    several = not isinstance(k, Integral | str)
+    # NumPy's integers are as good as Python's.
+    ks = [int(v) if isinstance(v, Integral) else v for v in (k if several else [k])]
+    if not ks:
+        raise UserError("k: expected at least one, got none")
+    if behavior is None and learner.first == "vq":
+        for value in ks:
+            check_k(value, len(data))
+    elif len(ks) > 1:
+        raise UserError(
+            f"k: expected one, for no behavior set is fitted here, got {len(ks)}"
+        )
+    return ks, several
 
 
 def _grid(
@@ -225,32 +267,36 @@ def _grid(
 def _first(
     learner: Algorithm,
     data: Trajectories,
-    pairs: list[tuple[int, Any]],
-    given: list[Behavior] | None,
-    k: int | str,
+    ks: list[int | str],
+    seeds: list[int],
+    options: Any,
     run: Run | None,
     **how: Any,
-) -> list[Any]:
-    """Of every replica: a `Behavior`, a `Policy` or None. Once per seed."""
-    seeds = list(dict.fromkeys(seed for seed, _ in pairs))
-    if given is not None:
-        found = given
-    elif learner.first is None:
-        return [None] * len(pairs)
-    elif run and (run.path / "behavior" / "summary.json").exists():
-        found = _fitted_before(run.path / "behavior", learner.first, len(seeds))
+) -> list[list[Any]]:
+    """For every k and seed a `Behavior`, a `Policy` or None: all in one program."""
+    many = len(ks) * len(seeds)
+    out = run.path / "behavior" if run else None
+    if learner.first is None:
+        found = [None] * many
+    elif out and (out / "summary.json").exists():
+        found = _fitted_before(out, learner.first, many)
     else:
-        changes = learner.first_changes(pairs[0][1])
-        out = run.path / "behavior" if run else None
+        changes = learner.first_changes(options)
         if learner.first in METHODS:
-            found = fit(data, learner.first, k=k, seed=seeds, out=out, **how, **changes)
+            found = fit(
+                data, learner.first, k=ks, seed=seeds, out=out, **how, **changes
+            )
         else:
             found = train(
                 data, learner.first, seed=seeds, out=out, episodes=0, **how, **changes
             )
     assert isinstance(found, list)
-    by_seed = dict(zip(seeds, found))
-    return [by_seed[seed] for seed, _ in pairs]
+    return _rows(found, len(seeds))
+
+
+def _rows(found: list[Any], seeds: int) -> list[list[Any]]:
+    """Of each k, for every seed."""
+    return [found[n : n + seeds] for n in range(0, len(found), seeds)]
 
 
 def _given(
@@ -258,21 +304,20 @@ def _given(
     data: Trajectories,
     seeds: int,
     behavior: Behavior | Sequence[Behavior] | None,
-    k: int | str,
-) -> list[Behavior] | None:
-    """One for every seed, each fitted to this data by the right method."""
+) -> list[list[Behavior]] | None:
+    """For every k and seed, each fitted to this data by the right method."""
     if behavior is None:
-        if learner.first == "vq":
-            check_k(k, len(data))
         return None
     method = learner.first or learner.takes
     if method not in METHODS:
         raise UserError("behavior: expected none, this algorithm does not use one")
     given = [behavior] if isinstance(behavior, Behavior) else list(behavior)
-    if len(given) not in (1, seeds):
+    if len(given) == 1:
+        given *= seeds
+    if not given or len(given) % seeds:
         raise UserError(
-            f"behavior: expected one, or one for each of the {seeds} seeds, got "
-            f"{len(given)}"
+            f"behavior: expected one, or one for each of the {seeds} seeds (and each "
+            f"k), got {len(given)}"
         )
     for one in given:
         if one.method != method:
@@ -284,7 +329,12 @@ def _given(
                 "behavior: expected all to scale observations alike (their options "
                 "standardise and holdout differ)"
             )
-    return given * seeds if len(given) == 1 else given
+    return _rows(given, seeds)
+
+
+def _k_of(behavior: Behavior) -> int | str:
+    """As it was asked for."""
+    return behavior.summary.get("behavior", {}).get("k", behavior.k)
 
 
 def _fitted_before(folder: Path, first: str, many: int) -> list[Any]:
@@ -370,14 +420,18 @@ def _policy(
     }
     if isinstance(first[r], Behavior):
         summary["behavior"] = first[r].summary.get("behavior")
+    model = _one_of(result.models, r)
     if isinstance(replica.given.behavior, lbrac_v.Start):
+        summary["policy"]["k"] = _k_of(first[r])
         summary["policy"]["best_code"] = replica.given.behavior.best
+    if isinstance(model, lbrac_v.Model):
+        model = lbrac_v.unpadded(model, replica.given.behavior)
     if replica.given.dynamics is not None:
         summary["dynamics"] = replica.given.dynamics.report
     return Policy(
         algo=algo,
         options=replica.options,
-        model=_one_of(result.models, r),
+        model=model,
         box=replica.given.box,
         scaling=scaling,
         env_id=env,

@@ -33,8 +33,8 @@ class Train:
     behavior: Path | None = None
     """A run of `manyhands fit` on this data to start from; else that comes first. For
     mopp: to plan with, instead of a model of its own."""
-    k: str = "10"
-    """How many behaviors to look for then, or auto."""
+    k: tuple[str, ...] = ("10",)
+    """How many behaviors to look for then, or auto; several train together."""
     seeds: tuple[int, ...] = (0,)
     """Several train together, and so do several values of an option."""
     preset: str = "default"
@@ -73,7 +73,7 @@ class Train:
                 data,
                 self.algo,
                 behavior=behavior,
-                k=number_or_auto(self.k),
+                k=[number_or_auto(k) for k in self.k],
                 seed=self.seeds,
                 preset=self.preset,
                 out=self.out,
@@ -129,7 +129,9 @@ def train_command(arguments: list[str]) -> type[Train]:
 def print_summary(summary: dict[str, Any]) -> None:
     rows = summary.get("replicas") or [summary["policy"]]
     table = Table(title=f"{summary['data']['name']}: policies", title_justify="left")
-    for column in ("algorithm", "seed", "return", "normalised", "relative"):
+    several = len({row.get("k") for row in rows}) > 1
+    names = ["algorithm", "seed", "return", "normalised", "relative"]
+    for column in ["k", *names] if several else names:
         table.add_column(column, justify="right")
     for row in rows:
         cells = [row["algo"], str(row["seed"]), "not evaluated", "", ""]
@@ -139,7 +141,7 @@ def print_summary(summary: dict[str, Any]) -> None:
                 "" if row["normalized"] is None else f"{row['normalized']:.1f}",
                 "" if row["relative"] is None else f"{row['relative']:.3f}",
             ]
-        table.add_row(*cells)
+        table.add_row(*[str(row.get("k")), *cells] if several else cells)
     out.print(table)
     timing = summary["timing"]
     out.print(

@@ -141,22 +141,21 @@ def _inside(equation: Any) -> list[Any]:
 
 def programs(fleet: Fleet, sizes: Sizes) -> list[Program]:
     """In the order in which they run."""
-    learner, many = algorithm(fleet.algo), len(fleet.seeds)
+    learner = algorithm(fleet.algo)
     options = hyper.resolve(learner.presets, fleet.preset, fleet.options)
     if not fleet.k:
         found, options, given = _of_learner(learner, options, fleet, sizes)
         if learner.acts_on_device and fleet.episodes:
             found.append(_acting(learner, options, given, sizes, fleet))
         return [program for program in found if program.steps]
-    # Behavior sets of all K and seeds at once, then the policies of each K.
+    # Behavior sets of all K and seeds at once, then all policies, with as many codes.
     changes = learner.first_changes(options)
     chosen = fit_options.resolve(fleet.preset, changes, sizes.transitions)
     starts = [codes_to_start_with(k, sizes.trajectories, chosen) for k in fleet.k]
-    found = _of_method("vq", chosen, sizes, max(starts), len(fleet.k) * many)
-    for k, start in zip(fleet.k, starts):
-        codes = start if k == "auto" else int(k)
-        given = _given(sizes)._replace(behavior=_behavior_set(chosen, sizes, codes))
-        found.append(_policy(learner, options, given, sizes, many))
+    found = _of_method("vq", chosen, sizes, max(starts), len(fleet.keys))
+    most = max(n if k == "auto" else int(k) for k, n in zip(fleet.k, starts))
+    given = _given(sizes)._replace(behavior=_behavior_set(chosen, sizes, most))
+    found.append(_policy(learner, options, given, sizes, len(fleet.keys)))
     return [program for program in found if program.steps]
 
 

@@ -24,7 +24,7 @@ from manyhands.data.trajectories import Trajectories
 from manyhands.files import atomic_file
 from manyhands.runs import Run, environment
 from manyhands.sweep.maps import Along, histogram
-from manyhands.sweep.plan import Fleet, safe
+from manyhands.sweep.plan import Fleet, Key, safe
 
 # Between checkpoints of a fit: maps along training are made of them.
 MAP_SECONDS = 10.0
@@ -52,25 +52,24 @@ def run(folder: Path, fleet: Fleet) -> list[dict[str, Any]]:
     where = data_file(folder, fleet) if made_here(fleet.data) else fleet.data
     data, place = datasets.load(where), folder / "runs" / fleet.name
     resumed = any(place.rglob("config.json"))
+    sets, maps = _behaviors(fleet, data, place) if fleet.k else (None, {})
+    policies = train(
+        data,
+        fleet.algo,
+        behavior=sets,
+        seed=list(fleet.seeds),
+        preset=fleet.preset,
+        episodes=fleet.episodes,
+        evaluations=fleet.evaluations,
+        out=place,
+        **fleet.options,
+    )
+    metrics, about = Run(place).metrics(), {"histogram": histogram(data)}
     rows = []
-    about = {"histogram": histogram(data)}
-    for k, given, out, maps in _behaviors(fleet, data, place):
-        policies = train(
-            data,
-            fleet.algo,
-            behavior=given,
-            seed=list(fleet.seeds),
-            preset=fleet.preset,
-            episodes=fleet.episodes,
-            evaluations=fleet.evaluations,
-            out=out,
-            **fleet.options,
-        )
-        metrics = Run(out).metrics()
-        for r, policy in enumerate(policies):
-            mine = [m for m in metrics if m["replica"] == r]
-            more = {"maps": maps} if maps and not r else {}  # of the first seed
-            rows.append(_row(fleet, data, k, policy, mine) | about | more)
+    for r, (key, policy) in enumerate(zip(fleet.keys, policies, strict=True)):
+        mine = [m for m in metrics if m["replica"] == r]
+        more = {"maps": maps[r]} if r in maps else {}
+        rows.append(_row(fleet, data, key, policy, mine) | about | more)
     seconds = time.perf_counter() - started
     took = {"fleet_seconds": seconds, "fleet_resumed": resumed}
     return [row | took for row in rows]
@@ -78,19 +77,17 @@ def run(folder: Path, fleet: Fleet) -> list[dict[str, Any]]:
 
 def _behaviors(
     fleet: Fleet, data: Trajectories, place: Path
-) -> list[tuple[int | str | None, list[Behavior] | None, Path, dict[str, Any] | None]]:
-    """For every K the behavior sets of all seeds, where to train, and maps of the first
-    seed's. All of them are fitted in one program."""
-    if not fleet.k:
-        return [(None, None, place, None)]
+) -> tuple[list[Behavior], dict[int, dict[str, Any]]]:
+    """The sets of every K and seed; maps of the first seed's of every K, by replica.
+
+    `train` would fit them too, but with too few checkpoints for maps along the way.
+    """
     learner = algorithm(fleet.algo)
-    done, many = place / "behavior", len(fleet.seeds)
-    pairs = [(k, seed) for k in fleet.k for seed in fleet.seeds]
-    firsts = list(range(0, len(pairs), many))
+    done, many = place / "behavior", len(fleet.keys)
+    firsts = list(range(0, many, len(fleet.seeds)))
     along = Along(done, firsts, data, place / "maps.json")
     if (done / "summary.json").exists():
-        places = [done / f"replica-{r}" for r in range(len(pairs))]
-        places = [done] if len(pairs) == 1 else places
+        places = [done / f"replica-{r}" for r in range(many)] if many > 1 else [done]
         sets = [Behavior.load(one) for one in places]
     else:
         options = learner.presets[fleet.preset]
@@ -107,21 +104,14 @@ def _behaviors(
             progress=along,
             **changes,
         )
-    return [
-        (
-            k,
-            sets[first : first + many],
-            place / f"k-{k}",
-            along.maps(n, sets[first], data),
-        )
-        for n, (k, first) in enumerate(zip(fleet.k, firsts))
-    ]
+    maps = {r: along.maps(n, sets[r], data) for n, r in enumerate(firsts)}
+    return sets, maps
 
 
 def _row(
     fleet: Fleet,
     data: Trajectories,
-    k: int | str | None,
+    key: Key,
     policy: Policy,
     metrics: list[dict[str, Any]],
 ) -> dict[str, Any]:
@@ -135,8 +125,8 @@ def _row(
     return {
         "data": fleet.data,
         "label": fleet.label,
-        "k": None if k is None else str(k),
         **about,
+        "k": key.k,
         "algo": fleet.algo,
         "preset": fleet.preset,
         "options": fleet.options,
