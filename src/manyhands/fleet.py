@@ -119,47 +119,63 @@ def advance(
         together = jax.default_backend() != "cpu"
     if steps == 0:
         return state, {}
-    return _advance(
-        update,
-        state,
-        replicas,
+    rest = (
         data.rows,
         jnp.asarray(first_step, jnp.int32),
         steps,
         batch_size,
         (data.observation_size, data.action_size),
-        together,
     )
-
-
-@partial(
-    jax.jit,
-    static_argnames=("update", "steps", "batch_size", "sizes", "together"),
-    donate_argnames="state",
-)
-def _advance(
-    update, state, replicas, rows, first_step, steps, batch_size, sizes, together
-):
-    def one_replica(state: Pytree, replica: Replicas) -> tuple[Pytree, Metrics]:
-        def draw(step: Array) -> tuple[Key, Array]:
-            key_batch, key_update = keys_at(replica.seed, step)
-            index = jax.random.randint(key_batch, (batch_size,), 0, replica.size)
-            return key_update, replica.start + index
-
-        def one_step(state: Pytree, drawn: tuple[Key, Array]):
-            key, index = drawn
-            batch = unpack(rows[index], *sizes)
-            state, metrics = update(state, batch, key, replica.config, replica.fitted)
-            names.update(dict.fromkeys(metrics))
-            # As one vector: a handful of kernels less.
-            return state, jnp.stack(list(metrics.values()))
-
-        # All at once, before the loop; each depends on its step alone.
-        drawn = jax.vmap(draw)(first_step + jnp.arange(steps, dtype=jnp.int32))
-        names: dict[str, None] = {}
-        state, metrics = jax.lax.scan(one_step, state, drawn)
-        return state, dict(zip(names, metrics.mean(axis=0)))
-
     if together:
-        return jax.vmap(one_replica)(state, replicas)
-    return jax.lax.map(lambda pair: one_replica(*pair), (state, replicas))
+        return _together(update, state, replicas, *rest)
+    # In a loop of ours: one program, compiled once, serves any number of replicas.
+    ended = [
+        _alone(update, *_row((state, replicas), r), *rest) for r in range(len(replicas))
+    ]
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *ended)
+
+
+def _row(tree: Pytree, r: int) -> Pytree:
+    # By NumPy, which compiles nothing.
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[r], tree)
+
+
+STATIC = ("update", "steps", "batch_size", "sizes")
+
+
+@partial(jax.jit, static_argnames=STATIC, donate_argnames="state")
+def _together(update, state, replicas, rows, first_step, steps, batch_size, sizes):
+    def one(state, replica):
+        return _steps(
+            update, state, replica, rows, first_step, steps, batch_size, sizes
+        )
+
+    return jax.vmap(one)(state, replicas)
+
+
+@partial(jax.jit, static_argnames=STATIC)
+def _alone(update, state, replica, rows, first_step, steps, batch_size, sizes):
+    return _steps(update, state, replica, rows, first_step, steps, batch_size, sizes)
+
+
+def _steps(update, state, replica, rows, first_step, steps, batch_size, sizes):
+    """Of one replica."""
+
+    def draw(step: Array) -> tuple[Key, Array]:
+        key_batch, key_update = keys_at(replica.seed, step)
+        index = jax.random.randint(key_batch, (batch_size,), 0, replica.size)
+        return key_update, replica.start + index
+
+    def one_step(state: Pytree, drawn: tuple[Key, Array]):
+        key, index = drawn
+        batch = unpack(rows[index], *sizes)
+        state, metrics = update(state, batch, key, replica.config, replica.fitted)
+        names.update(dict.fromkeys(metrics))
+        # As one vector: a handful of kernels less.
+        return state, jnp.stack(list(metrics.values()))
+
+    # All at once, before the loop; each depends on its step alone.
+    drawn = jax.vmap(draw)(first_step + jnp.arange(steps, dtype=jnp.int32))
+    names: dict[str, None] = {}
+    state, metrics = jax.lax.scan(one_step, state, drawn)
+    return state, dict(zip(names, metrics.mean(axis=0)))

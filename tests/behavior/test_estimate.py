@@ -110,7 +110,8 @@ def test_rows_are_the_same_whatever_stands_beside_them(behavior, data):
 
 
 def test_evaluation_in_blocks(monkeypatch):
-    """A length that the block does not divide; the last block is padded."""
+    """A length that the block does not divide; the last block is padded. Few rows are
+    padded to a power of two."""
     monkeypatch.setattr("manyhands.behavior.estimate.BLOCK", 4)
     seen = []
 
@@ -123,8 +124,10 @@ def test_evaluation_in_blocks(monkeypatch):
     found = evaluate(double, 2, box, a, b)
     assert np.array_equal(found, 2 * a[:, None] + b)
     assert seen == [4, 4, 4]
-    assert evaluate(double, 2, box, a[:3], b[:3]).shape == (3, 2)
-    assert seen[3:] == [3]
+    monkeypatch.setattr("manyhands.behavior.estimate.BLOCK", 64)
+    assert evaluate(double, 2, box, a, b).shape == (10, 2)
+    assert evaluate(double, 2, box, a[:1], b[:1]).shape == (1, 2)
+    assert seen[3:] == [16, 1]
 
 
 # Who made a trajectory?

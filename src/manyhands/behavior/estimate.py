@@ -273,11 +273,15 @@ def compiled(function: Callable) -> Callable:
 def evaluate(
     function: Callable, model: Pytree, box: Box, *columns: np.ndarray
 ) -> np.ndarray:
-    """Apply to all rows, block by block, each padded to one shape (compiled once)."""
+    """Apply to all rows, block by block, each padded to one shape (compiled once).
+
+    That of few rows is a power of two: it serves other tables of about the size.
+    """
     rows, results = len(columns[0]), []
-    for begin in range(0, rows, BLOCK):
-        block = [column[begin : begin + BLOCK] for column in columns]
-        short = min(BLOCK, rows) - len(block[0])
+    size = min(BLOCK, 1 << (rows - 1).bit_length())
+    for begin in range(0, rows, size):
+        block = [column[begin : begin + size] for column in columns]
+        short = size - len(block[0])
         padded = [np.pad(b, [(0, short)] + [(0, 0)] * (b.ndim - 1)) for b in block]
         results.append(np.asarray(function(model, box, *padded))[: len(block[0])])
     return np.concatenate(results)

@@ -111,7 +111,9 @@ class Fitting:
             sizes = data.observation_size, data.action_size, codes, len(data)
             return method.init(key, *sizes, self.options)
 
-        state = jax.vmap(one)(jnp.asarray(self.seeds, jnp.uint32))
+        # One by one: what is compiled serves any number of replicas.
+        states = [one(jnp.uint32(seed)) for seed in self.seeds]
+        state = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *states)
         active = jnp.arange(codes) < jnp.asarray(self.starts)[:, None]
         model = jax.tree.map(jnp.copy, method.model(state))
         quantised = any(event == "quantise" for event in self.events.values())
