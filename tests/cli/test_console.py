@@ -14,7 +14,7 @@ REPORTS = [
     (30.0, 50, {"critic/q": 1.5}),
     (34.0, 450, {"critic/q": 2.5}),
 ]
-RATES = ["", "20 updates/s", "critic/q 1.5", "critic/q 2.5, 100 updates/s"]
+RATES = ["", "20 updates/s", "critic/q 1.5", "100 updates/s, critic/q 2.5"]
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 
 PATIENCE = 2.0  # seconds without a sign of life that a person should not have to bear
 
@@ -90,7 +91,8 @@ class Stages:
         words = [f"{name} {value:.4g}" for name, value in values.items()]
         began, there = self.since
         if done > there:
-            words.append(f"{(done - there) / max(1e-9, now - began):.0f} updates/s")
+            speed = (done - there) / max(1e-9, now - began)
+            words.insert(0, f"{speed:.0f} updates/s")
         return ", ".join(words)
 
 
@@ -118,12 +120,17 @@ def training_progress(
 
         yield plain
         return
+    # Where a terminal is narrow, the last column is cut, not what everybody looks for.
+    most = len(f"{steps:,}")
     bar = Progress(
         TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[shown]}"),
+        BarColumn(bar_width=20, table_column=Column(min_width=12)),
+        MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=2 * most)),
+        TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=7)),
+        TextColumn(
+            "{task.fields[shown]}",
+            table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
+        ),
         console=err,
         transient=True,
     )

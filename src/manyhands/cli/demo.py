@@ -81,7 +81,10 @@ class Demo:
         runs = [self.out / "fit"]
         for algo, options in changes.items():
             runs.append(_empty(self.out / algo))
-            with training_progress(f"training {algo}", options["steps"]) as show:
+            before = ["bc"] if "behavior_steps" in options else []
+            with training_progress(
+                f"training {algo}", options["steps"], before
+            ) as show:
                 policy = train(
                     data,
                     algo,

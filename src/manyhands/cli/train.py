@@ -54,8 +54,8 @@ class Train:
         from manyhands.algos.train import train
         from manyhands.behavior.estimate import Behavior
 
-        changes = self.changes()
-        presets = algorithm(self.algo).presets
+        changes, learner = self.changes(), algorithm(self.algo)
+        presets = learner.presets
         flat = {name: _first(value) for name, value in changes.items()}
         steps = hyper.resolve(presets, self.preset, flat).steps
         if (self.out / "summary.json").exists():
@@ -65,8 +65,18 @@ class Train:
         data = load(self.data, self.reading)
         behavior = None if self.behavior is None else Behavior.load(self.behavior)
         known = self.env or data.env_id
+        first = {"vq": "behaviors"}.get(learner.first or "", learner.first)
+        stages = {
+            "behavior": first if behavior is None else None,
+            "dynamics": "dynamics" if learner.before else None,
+        }
+        before = [
+            name
+            for place, name in stages.items()
+            if name and not (self.out / place / "summary.json").exists()
+        ]
         with (
-            training_progress(f"{self.algo} on {data.name}", steps) as bar,
+            training_progress(f"{self.algo} on {data.name}", steps, before) as bar,
             logged(bar, self.out, self.log) as show,
         ):
             train(
