@@ -123,7 +123,7 @@ def train(
     given = _given(learner, data, len(seeds), behavior)
     if given is not None:
         ks = [_k_of(of_k[0]) for of_k in given]
-        more = not isinstance(behavior, Behavior)
+        more = more or not isinstance(behavior, Behavior)
     setting = Setting(data, env, given is not None)
     options = [learner.settle(o, setting) for o in options]
     run = Run(out) if out is not None else None
