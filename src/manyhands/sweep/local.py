@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from manyhands.envs.processes import cores
 from manyhands.sweep.benchmark import Outcome
 from manyhands.sweep.plan import Fleet
 
@@ -25,9 +26,12 @@ class Local:
     def run(self, folder: Path, todo: list[Fleet]) -> Iterator[Outcome]:
         with ThreadPoolExecutor(self.jobs) as pool:
             try:
-                given = environ(self.jobs)
+                given, workers = environ(self.jobs), max(1, cores() // self.jobs)
                 for ended in as_completed(
-                    [pool.submit(run_process, folder, fleet, given) for fleet in todo]
+                    [
+                        pool.submit(run_process, folder, fleet, given, workers)
+                        for fleet in todo
+                    ]
                 ):
                     yield ended.result()
             except BaseException:
@@ -44,9 +48,16 @@ def environ(jobs: int) -> dict[str, str]:
 
 
 def run_process(
-    folder: Path, fleet: Fleet, environ: dict[str, str] | None = None
+    folder: Path,
+    fleet: Fleet,
+    environ: dict[str, str] | None = None,
+    workers: int | None = None,
 ) -> Outcome:
-    """Run a fleet in a process of its own, which ends when this one does."""
+    """Run a fleet in a process of its own, which ends when this one does.
+
+    Args:
+        workers: processes for its evaluations; as many as there are cores if None.
+    """
     place = folder / "runs" / fleet.name
     place.mkdir(parents=True, exist_ok=True)
     with (place / "log.txt").open("ab") as log:
@@ -58,7 +69,8 @@ def run_process(
                 "is none, delete this file",
             )
         process = subprocess.Popen(
-            [sys.executable, "-m", "manyhands.sweep.run_fleet", str(folder)],
+            [sys.executable, "-m", "manyhands.sweep.run_fleet", str(folder)]
+            + ([] if workers is None else [str(workers)]),
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

@@ -1,7 +1,7 @@
 """One fleet, in a process of its own: what it takes is given back when it ends.
 
-python -m manyhands.sweep.run_fleet DIR reads the fleet from the first line of its
-standard input, and leaves DIR/runs/NAME/rows.json. When its standard input ends, so
+python -m manyhands.sweep.run_fleet DIR [WORKERS] reads the fleet from the first line of
+its standard input, and leaves DIR/runs/NAME/rows.json. When its standard input ends, so
 does it: a benchmark that was killed leaves nobody behind to write where the next one
 does.
 """
@@ -46,7 +46,7 @@ def make_data(folder: Path, fleet: Fleet) -> None:
         datasets.save(datasets.make(name, fleet.transitions), place)
 
 
-def run(folder: Path, fleet: Fleet) -> list[dict[str, Any]]:
+def run(folder: Path, fleet: Fleet, workers: int | None = None) -> list[dict[str, Any]]:
     """Train and evaluate; goes on where an earlier attempt was interrupted."""
     started = time.perf_counter()
     where = data_file(folder, fleet) if made_here(fleet.data) else fleet.data
@@ -61,6 +61,7 @@ def run(folder: Path, fleet: Fleet) -> list[dict[str, Any]]:
         preset=fleet.preset,
         episodes=fleet.episodes,
         evaluations=fleet.evaluations,
+        workers=workers,
         out=place,
         **fleet.options,
     )
@@ -149,9 +150,10 @@ def _end_with_the_caller() -> None:
 
 def main() -> None:
     folder = Path(sys.argv[1])
+    workers = int(sys.argv[2]) if len(sys.argv) > 2 else None
     fleet = Fleet.from_json(sys.stdin.readline())
     threading.Thread(target=_end_with_the_caller, daemon=True).start()
-    rows = run(folder, fleet)
+    rows = run(folder, fleet, workers)
     with atomic_file(folder / "runs" / fleet.name / "rows.json") as temporary:
         temporary.write_text(json.dumps(rows))
 
