@@ -12,13 +12,11 @@ import subprocess
 from pathlib import Path
 
 import jax
-from train import measure
+from train import LEFT_OUT, measure
 
 from manyhands.algos.registry import ALGORITHMS
 
 THEIRS = ["bc", "cql", "bcq", "plas", "td3_bc", "iql", "rebrac"]
-# What takes no data set's rows from benchmarks/train.py, or does not learn.
-LEFT_OUT = ("clone", "mopo", "mopp")
 
 
 def of_d3rlpy(python: str, name: str, updates: int) -> float:

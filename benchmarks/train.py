@@ -1,7 +1,8 @@
 """Microseconds per update of the policy learners, for many replicas at once.
 
 HalfCheetah's sizes, each algorithm's own batch and networks, synthetic data. By default
-LBRAC-v, its default and as printed; `--algos all` for every algorithm.
+LBRAC-v, its default and as printed; `--algos all` for every one that learns from the
+data's rows alone (MOPO and MOPP: benchmarks/planning.py).
 Usage: python benchmarks/train.py [--algos lbrac_v:paper ...] [--replicas 1 5 25]
 """
 
@@ -22,6 +23,7 @@ from manyhands.behavior.methods import METHODS
 from manyhands.types import Box, Pytree
 
 STATES, ACTIONS, CODES, TRAJECTORIES = 17, 6, 10, 1000
+LEFT_OUT = ("clone", "mopo", "mopp")
 
 
 def rows_of(rows: int) -> fleet.Packed:
@@ -107,7 +109,7 @@ def main() -> None:
     args = parser.parse_args()
     names = args.algos
     if names == ["all"]:
-        names = [name for name in ALGORITHMS if name != "clone"]
+        names = [name for name in ALGORITHMS if name not in LEFT_OUT]
     device = jax.devices()[0]
     print(f"{device.platform} {device.device_kind}, jax {jax.__version__}")
     many = args.replicas or ([1] if on_cpu else [1, 5, 25])
