@@ -2,7 +2,7 @@
 
 HalfCheetah's sizes, each algorithm's own batch and networks, synthetic data. By default
 LBRAC-v, its default and as printed; `--algos all` for every one that learns from the
-data's rows alone (MOPO and MOPP: benchmarks/planning.py).
+data's rows alone (MOPO and MOPP need dynamics).
 Usage: python benchmarks/train.py [--algos lbrac_v:paper ...] [--replicas 1 5 25]
 """
 
