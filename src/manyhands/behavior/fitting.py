@@ -113,7 +113,7 @@ class Fitting:
 
         # One by one: what is compiled serves any number of replicas.
         states = [one(jnp.uint32(seed)) for seed in self.seeds]
-        state = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *states)
+        state = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
         active = jnp.arange(codes) < jnp.asarray(self.starts)[:, None]
         model = jax.tree.map(jnp.copy, method.model(state))
         quantised = any(event == "quantise" for event in self.events.values())
