@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 _PARTIAL = re.compile(r"\..+-.+\.partial(\..*)?")  # the names that `atomic_file` makes
 
@@ -41,7 +41,8 @@ def save_arrays(
     # The library writes the memory as it lies, in whatever order. (NumPy's
     # `ascontiguousarray` would make vectors of scalars.)
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    save_file(contiguous, path, about)
+    # Its own `save_file` writes under another name first, which `sweep` would not know.
+    path.write_bytes(save(contiguous, about))
 
 
 @contextmanager

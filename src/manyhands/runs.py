@@ -19,6 +19,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -192,9 +193,7 @@ class Run:
         return unflatten(like, arrays), about
 
     def remove_checkpoint(self) -> None:
-        self.checkpoint.unlink(missing_ok=True)
-        if self.checkpoint.parent.exists():
-            self.checkpoint.parent.rmdir()
+        shutil.rmtree(self.checkpoint.parent, ignore_errors=True)
 
 
 def mean_and_std(rows: list[dict[str, Any]]) -> tuple[dict, dict]:

@@ -1,0 +1,54 @@
+"""Files are whole or absent, and what a killed writer leaves is found again."""
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+from safetensors.numpy import load_file
+
+from manyhands.files import atomic_file, save_arrays, sweep
+
+WRITER = """
+import sys
+from pathlib import Path
+import numpy as np
+from manyhands.files import atomic_file, save_arrays
+
+arrays = {"a": np.ones(5_000_000)}
+print("go", flush=True)
+while True:
+    with atomic_file(Path(sys.argv[1]) / "arrays.safetensors") as temporary:
+        save_arrays(temporary, arrays)
+"""
+
+
+def test_a_writer_killed_at_any_moment_leaves_nothing_that_is_not_swept(tmp_path):
+    left_behind = 0
+    for kill in range(8):
+        program = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE
+        )
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"go\n"
+        time.sleep(0.02 + 0.03 * kill)
+        program.kill()
+        program.communicate()
+        left_behind += len(list(tmp_path.iterdir()))
+        sweep(tmp_path)
+        assert {path.name for path in tmp_path.iterdir()} <= {"arrays.safetensors"}
+    assert left_behind > 0, "every kill came before the first write"
+    assert (load_file(tmp_path / "arrays.safetensors")["a"] == 1).all()
+
+
+def test_a_writer_that_fails_leaves_the_old_file(tmp_path):
+    path = tmp_path / "arrays.safetensors"
+    save_arrays(path, {"a": np.arange(3.0)}, {"about": "old"})
+    try:
+        with atomic_file(path) as temporary:
+            save_arrays(temporary, {"a": np.zeros(3)})
+            raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        pass
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    assert load_file(path)["a"].tolist() == [0, 1, 2]
