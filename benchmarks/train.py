@@ -45,7 +45,8 @@ def given(name: str, options, seed: int) -> Given:
     first = learner.first
     if first == "vq":
         state = vq.init(key, STATES, ACTIONS, CODES, TRAJECTORIES)
-        start = Start(state.policy.tree(), vq.values(state), 0, np.ones(CODES, bool))
+        there = np.ones(CODES, bool), TRAJECTORIES
+        start = Start(state.policy.tree(), vq.values(state), 0, *there)
         return empty._replace(behavior=start)
     if first in METHODS:
         method = METHODS[first]

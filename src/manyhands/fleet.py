@@ -3,12 +3,14 @@
 A learner is a pure function `update(state, batch, key, config, fitted) -> (state,
 metrics)`. The fleet draws the batches on the device, scans over steps and maps over
 replicas, which differ in seed, in traced hyper-parameters, in what was fitted before,
-and in the range of the data they draw from. It knows no learner by name.
+and in the range of the data they draw from: several data sets may lie side by side. It
+knows no learner by name.
 
 Every random number comes from (seed, step): a replica does not feel which others train
 beside it, and a run that stopped at any step goes on to the same bits.
 """
 
+import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -61,6 +63,17 @@ class Packed(NamedTuple):
         ]
         rows = np.concatenate([c.astype(np.float32) for c in columns], axis=1)
         return Packed(jnp.asarray(rows), data.observation_size, data.action_size)
+
+    @staticmethod
+    def join(parts: "list[Packed]") -> "tuple[Packed, list[range]]":
+        """Several of the same shape as one, and where each of them lies in it."""
+        ends = np.cumsum([0, *(part.rows.shape[0] for part in parts)]).tolist()
+        ranges = [range(first, end) for first, end in itertools.pairwise(ends)]
+        if len(parts) == 1:
+            return parts[0], ranges
+        # By NumPy: the device then holds the rows once.
+        rows = np.concatenate([np.asarray(part.rows) for part in parts])
+        return parts[0]._replace(rows=jnp.asarray(rows)), ranges
 
     def batch(self, index: Int[Array, " batch"]) -> Batch:
         return unpack(self.rows[index], self.observation_size, self.action_size)

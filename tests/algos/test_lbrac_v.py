@@ -37,7 +37,8 @@ def own(**changes) -> lbrac_v.Options:
 def given(box) -> Given:
     """Four trajectories, three codes, the last of which is padding."""
     behaviors = vq.init(jax.random.key(3), 3, 2, 3, 4, policy_width=8, values=False)
-    found = Start(behaviors.policy.tree(), None, 1, np.array([True, True, False]))
+    codes = np.array([True, True, False])
+    found = Start(behaviors.policy.tree(), None, 1, codes, trajectories=4)
     return Given(3, 2, box, found)
 
 
@@ -168,7 +169,7 @@ def test_padding_changes_nothing(given, batch):
     config = own(joint=True)
     found = given.behavior
     b = eqx.tree_at(lambda b: b.E, found.behaviors, found.behaviors.E[:2])
-    alone = given._replace(behavior=Start(b, None, found.best, found.codes[:2]))
+    alone = given._replace(behavior=found._replace(behaviors=b, codes=found.codes[:2]))
     update = jax.jit(lbrac_v.update_with)
     after = []
     for these in (alone, given):

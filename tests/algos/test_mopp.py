@@ -145,7 +145,8 @@ def test_a_row_is_planned_as_if_it_were_alone(given, box):
 def behaviors() -> Start:
     """Two, and a place that is only padding."""
     state = untaught(lambda key: vq.init(key, 3, 2, 3, 5, policy_width=8, values=False))
-    return Start(state.policy.tree(), None, 1, np.array([True, True, False]))
+    codes = np.array([True, True, False])
+    return Start(state.policy.tree(), None, 1, codes, trajectories=5)
 
 
 def test_a_trajectory_is_one_behaviors(behaviors, box):

@@ -19,7 +19,7 @@ from manyhands.sweep.local import Local
 from manyhands.sweep.plan import Key
 
 TINY = """
-data = ["fork:fork-2"]
+data = ["fork:fork-2", "fork:leap-2"]
 transitions = 400
 seeds = [0, 1]
 episodes = 2
@@ -67,12 +67,14 @@ def wait_until(true, seconds: float = 120.0) -> None:
 
 
 def test_killed_and_resumed_every_result_is_there_once(tmp_path):
-    first = subprocess.Popen(command(tmp_path, "--jobs", "2"), stderr=subprocess.PIPE)
+    """Both data sets of an algorithm in one program."""
+    words = ["--jobs", "2", "--together", "2"]
+    first = subprocess.Popen(command(tmp_path, *words), stderr=subprocess.PIPE)
     wait_until(lambda: len(lines(tmp_path)) >= 2)
     first.send_signal(signal.SIGKILL)
     first.communicate()
     kept = lines(tmp_path)
-    assert len(kept) < 6
+    assert len(kept) < 12
     # Nobody is left behind to write where the next one does.
     wait_until(lambda: not fleets_running(tmp_path), 20)
     # As if it had been killed in the middle of a line.
@@ -82,13 +84,13 @@ def test_killed_and_resumed_every_result_is_there_once(tmp_path):
     assert again.returncode == 1
     assert "holds results already; --resume goes on" in again.stderr
     done = subprocess.run(
-        command(tmp_path, "--resume", "--jobs", "2"), capture_output=True, text=True
+        command(tmp_path, "--resume", *words), capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in lines(tmp_path)]
     assert lines(tmp_path)[: len(kept)] == kept
     assert set(Counter(map(Key.of, rows)).values()) == {1}
-    assert len(rows) == 2 + 2 * 2
+    assert len(rows) == 2 * (2 + 2 * 2)
     for row in rows:
         assert len(row["returns"]) == 2
         assert row["fingerprint"]
@@ -96,18 +98,24 @@ def test_killed_and_resumed_every_result_is_there_once(tmp_path):
         assert sum(map(sum, row["histogram"]["counts"])) == row["trajectories"]
         # Of the first seed of every K.
         assert ("maps" in row) == (row["label"] == "lbrac_v" and row["seed"] == 0)
-    # All K in one program, and back to their lines.
-    place = tmp_path / "out" / "runs" / "fork-fork-2" / "lbrac_v"
+    # All in one program, and back to their lines.
+    (place,) = (tmp_path / "out" / "runs").glob("fork-fork-2+1-*/lbrac_v")
     trained = json.loads((place / "summary.json").read_text())["replicas"]
-    shown = [(str(r["k"]), r["seed"], r["return_mean"]) for r in trained]
+    shown = [(r["data"], str(r["k"]), r["seed"], r["return_mean"]) for r in trained]
     learnt = [row for row in rows if row["label"] == "lbrac_v"]
-    assert shown == [(row["k"], row["seed"], row["return_mean"]) for row in learnt]
-    assert [k for k, *_ in shown] == ["1", "1", "2", "2"]
+    assert shown == [
+        (row["data"].replace(":", "-"), row["k"], row["seed"], row["return_mean"])
+        for row in learnt
+    ]
+    assert [name for name, *_ in shown] == ["fork-fork-2"] * 4 + ["fork-leap-2"] * 4
+    assert [k for _, k, *_ in shown] == ["1", "1", "2", "2"] * 2
+    assert len({row["fingerprint"] for row in rows}) == 2
     assert (tmp_path / "out" / "tables" / "main.tex").exists()
     assert "lbrac_v for every K" in (tmp_path / "out/tables/tables.md").read_text()
     assert "one after another: roughly" in done.stdout
     drawn = sorted(path.name for path in (tmp_path / "out" / "figures").iterdir())
-    assert drawn == ["embeddings-fork-fork-2-lbrac_v.png", "returns.png"]
+    maps = [f"embeddings-fork-{data}-lbrac_v.png" for data in ("fork-2", "leap-2")]
+    assert drawn == [*maps, "returns.png"]
 
 
 def test_a_fleet_that_fails_does_not_stop_the_others(tmp_path):
@@ -167,7 +175,7 @@ def test_a_plan_does_nothing(tmp_path):
         text=True,
         env={**os.environ, "COLUMNS": "200"},
     )
-    assert "6 runs in 2 fleets" in done.stdout
+    assert "12 runs in 4 fleets" in done.stdout
     lines = [line.split() for line in done.stdout.splitlines()]
     (mine,) = [line for line in lines if line[:1] == ["fork-fork-2/lbrac_v"]]
     assert mine[1] == "4"

@@ -16,7 +16,7 @@ from manyhands.cli.benchmark import Benchmark
 from manyhands.envs import fork
 from manyhands.sweep import estimate, programs
 from manyhands.sweep.estimate import Asked, Counter, Estimate, Speed
-from manyhands.sweep.plan import Fleet, parts
+from manyhands.sweep.plan import Fleet, joined, parts
 from manyhands.sweep.programs import Program, Sizes
 
 CHEETAH = Sizes(17, 6, 100_000, 1000, "HalfCheetah-v5")
@@ -25,10 +25,16 @@ H200 = Speed("gpu: NVIDIA H200", 1e11, estimate.GPU_RATE, estimate.GPU_PRODUCT, 
 
 def fleet(algo: str, seeds: int = 2, **changes) -> Fleet:
     k = (10,) if algorithm(algo).first == "vq" else ()
-    made = Fleet(
-        "fork:fork-2", algo, algo, "default", k, tuple(range(seeds)), 0, 0, 400
-    )
+    data, numbers = ("fork:fork-2",), tuple(range(seeds))
+    made = Fleet(data, algo, algo, "default", k, numbers, 0, 0, 400)
     return replace(made, **changes)
+
+
+def counter(folder: Path = Path("absent"), sizes: Sizes = CHEETAH) -> Counter:
+    """On an H200, of data sets of this size."""
+    found = Counter(folder, H200)
+    found._sizes["fork:fork-2"] = sizes
+    return found
 
 
 # Counting
@@ -80,51 +86,47 @@ def test_every_algorithm_can_be_counted(algo):
     ],
 )
 def test_what_was_measured_on_a_gpu_is_what_is_counted(algo, preset, measured):
-    counter = Counter(Path("absent"), H200)
-    learner = algorithm(algo)
+    mine, learner = counter(), algorithm(algo)
     steps = {"behavior_steps": 10**6} if algo == "clone" else {"behavior_steps": 1}
     more = {} if algo == "clone" else {"steps": 10**6}
     assert learner.first == "vq"
     for seeds, expected in measured.items():
         one = fleet(algo, seeds, preset=preset, options=steps | more)
-        found = counter.seconds(one, CHEETAH) / 10**6
+        found = mine.seconds(one) / 10**6
         assert found == pytest.approx(expected * 1e-6, rel=0.2)
 
 
 def test_replicas_share_launches_on_a_gpu_and_nothing_on_a_cpu():
-    gpu, cpu = Counter(Path("absent"), H200), Counter(Path("absent"), H200)
+    gpu, cpu = counter(), counter()
     cpu.speed = H200._replace(together=False)
     few, many = fleet("bc", 1), fleet("bc", 20)
     fixed = estimate.PROCESS + estimate.COMPILE
-    times = [
-        [counter.seconds(f, CHEETAH) - fixed for f in (few, many)]
-        for counter in (gpu, cpu)
-    ]
+    times = [[one.seconds(f) - fixed for f in (few, many)] for one in (gpu, cpu)]
     assert times[0][1] < 2 * times[0][0]
     assert times[1][1] == pytest.approx(20 * times[1][0])
 
 
 def test_data_that_is_not_made_yet_is_known_by_its_name(tmp_path):
-    found = estimate.sizes_of(tmp_path, fleet("bc", data="zoo:hopper-medium-replay"))
+    found = estimate.sizes_of(tmp_path, "zoo:hopper-medium-replay", 400)
     # A preset says how many transitions; else as many as there usually are.
     assert found == Sizes(11, 3, 400, 1, "Hopper-v5")
-    usual = fleet("bc", data="zoo:hopper-medium-replay", transitions=None)
-    assert estimate.sizes_of(tmp_path, usual).transitions == 402_000
-    guess = estimate.sizes_of(tmp_path, fleet("bc", data="fork:leap-2"))
+    usual = estimate.sizes_of(tmp_path, "zoo:hopper-medium-replay", None)
+    assert usual.transitions == 402_000
+    guess = estimate.sizes_of(tmp_path, "fork:leap-2", 400)
     env = gymnasium.make(guess.env)
     assert env.observation_space.shape == (guess.observations,)
     assert env.action_space.shape == (guess.actions,)
     assert guess.episode == fork.HORIZON
     with pytest.raises(UserError, match="expected a built-in data set"):
-        estimate.sizes_of(tmp_path, fleet("bc", data="zoo:nobody-medium"))
+        estimate.sizes_of(tmp_path, "zoo:nobody-medium", None)
 
 
 def test_results_correct_what_was_counted(tmp_path):
     counter = Counter(tmp_path, H200)
-    bc, brac = fleet("bc"), fleet("brac_v")
-    counted = counter.seconds(bc, counter.sizes(bc))
+    both = "fork:fork-2", "fork:fork-3"
+    bc, brac = fleet("bc", data=both), fleet("brac_v")
+    counted = counter.seconds(bc)
     row = {
-        "data": "fork:fork-3",
         "label": "bc",
         "algo": "bc",
         "preset": "default",
@@ -137,17 +139,58 @@ def test_results_correct_what_was_counted(tmp_path):
         "fleet_seconds": 3 * counted,
         "fleet_resumed": False,
     }
-    rows = [row | {"seed": seed} for seed in (0, 1)]
+    rows = [row | {"seed": seed, "data": data} for data in both for seed in (0, 1)]
     # Those of other devices or of a part of the time say nothing.
-    other = {"fleet_seconds": 99.0, "seed": 2}
+    other = {"fleet_seconds": 99.0, "seed": 2, "data": both[0]}
     rows += [row | other | {"environment": {"device": "abacus"}}]
     rows += [row | other | {"fleet_resumed": True}]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     (tmp_path / "results.jsonl").write_text(lines)
-    found = counter.cost(bc, counter.sizes(bc))
+    found = counter.cost(bc)
     assert found.measured
     assert found.seconds == pytest.approx(3 * counted)
-    assert not counter.cost(brac, counter.sizes(brac)).measured
+    assert not counter.cost(brac).measured
+
+
+# Which train together
+
+
+def test_data_sets_of_one_shape_are_joined_evenly(tmp_path):
+    tasks = [
+        f"zoo:{t}-heterogeneous-{k}" for t in ("hopper", "walker2d") for k in "123"
+    ]
+    apart = [
+        fleet(algo, data=(data,), transitions=1000)
+        for data in [*tasks, "zoo:hopper-medium", str(tmp_path / "absent.npz")]
+        for algo in ("bc", "mopo")
+    ]
+    counter = Counter(tmp_path, H200)
+
+    hopper = (*tasks[:3], "zoo:hopper-medium")
+    found = joined(apart, counter.kind, lambda _: 3)
+    learnt = [f.data for f in found if f.algo == "bc"]
+    assert learnt == [hopper[:2], hopper[2:], tuple(tasks[3:]), apart[-2].data]
+    # Those that learn dynamics stay alone.
+    assert [f.data for f in found if f.algo == "mopo"] == [f.data for f in apart[1::2]]
+    keys = [key for f in found for key in f.keys]
+    assert sorted(map(str, keys)) == sorted(str(k) for f in apart for k in f.keys)
+    assert len({f.name for f in found}) == len(found)
+    assert all(len(f.name) < 80 for f in found if f.data != apart[-2].data)
+
+
+def test_how_many_is_decided_by_the_device(tmp_path, monkeypatch):
+    apart = [fleet("bc", 3, data=(f"fork:fork-{k}",)) for k in range(1, 6)]
+
+    def sizes(most: int | None, **speed) -> list[int]:
+        monkeypatch.setattr(Speed, "here", lambda jobs: H200._replace(**speed))
+        answer = estimate.answer(tmp_path, Asked(apart, together=most))
+        return [len(fleet.data) for fleet in answer.fleets]
+
+    assert sizes(None) == [5]
+    assert sizes(None, together=False) == [1] * 5
+    assert sizes(2, together=False) == [2, 2, 1]
+    few = Counter(tmp_path, H200).memory(replace(apart[0], data=apart[0].data * 3))
+    assert sizes(None, memory=few) == [2, 3]
 
 
 # Memory
@@ -177,8 +220,7 @@ def test_a_fleet_is_cut_into_as_few_parts_as_fit():
 def test_memory_decides_about_parts(tmp_path, monkeypatch):
     mopo, few = fleet("mopo", 4), fleet("mopo", 2)
     counter = Counter(tmp_path, H200)
-    sizes = counter.sizes(mopo)
-    whole, half = (counter.memory(f, sizes) for f in (mopo, few))
+    whole, half = (counter.memory(f) for f in (mopo, few))
     # At least the imagined transitions: 50 rollouts of 5 steps, of 1000 updates.
     assert whole - half > 2 * 250_000 * 4 * (2 * 4 + 2 + 2)
 
@@ -197,7 +239,8 @@ def test_memory_decides_about_parts(tmp_path, monkeypatch):
 def test_what_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(Speed, "here", lambda jobs: H200)
     (tmp_path / "broken.npz").write_bytes(b"no data")
-    asked = Asked([fleet("bc"), fleet("bc", data=str(tmp_path / "broken.npz"))])
+    broken = fleet("bc", data=(str(tmp_path / "broken.npz"),))
+    asked = Asked([fleet("bc"), broken])
     found = estimate.answer(tmp_path, Asked.from_json(asked.to_json()))
     assert found == Estimate.from_json(found.to_json())
     first, second, total = found.table().splitlines()[1:]

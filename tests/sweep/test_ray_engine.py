@@ -269,4 +269,4 @@ def test_a_cluster_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
     fleet = fleets(parse("some", content(QUICK)))[0]
     with pytest.raises(UserError, match=f"^Ray cluster 127.0.0.1:{port}: cannot"):
-        next(Ray().run(tmp_path, [fleet]))
+        next(Ray().run(tmp_path, [fleet], lambda fleet: None))

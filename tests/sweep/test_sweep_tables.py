@@ -222,21 +222,24 @@ def test_maps_along_training_come_from_checkpoints_of_the_fit(small, tmp_path):
     problem = prepare(small, 0.1, True, 0)
     given = [1, 2], [0, 0], run, lambda done, shown: None, 0.0
     starts = [codes_to_start_with(k, len(small), options) for k in (1, 2)]
-    shapes = jax.eval_shape(lambda: Fitting(problem, "vq", options, *given).snapshot)
+    fitting = lambda: Fitting([problem] * 2, "vq", options, *given)  # noqa: E731
+    shapes = jax.eval_shape(lambda: fitting().snapshot)
     random = np.random.default_rng(0)
     numbers = jax.tree.map(lambda s: random.normal(size=s.shape), shapes)
     there = np.arange(max(starts)) < np.array(starts)[:, None]
-    along = maps.Along(tmp_path / "fit", [1], small, tmp_path / "maps.json")
+    shown = {1: small}
+    along = maps.Along(tmp_path / "fit", shown, tmp_path / "maps.json")
     along(0, {})
     assert along.points == {}  # there is no checkpoint yet
     run.write_checkpoint(numbers._replace(active=there), {"step": 7})
     along(8, {})
     assert list(along.points) == [7]
-    (found,) = along.points[7]
+    assert list(along.points[7]) == [1]
+    found = along.points[7][1]
     assert len(found["xy"][0]) == len(small)
     assert len(found["behaviors"][0]) == starts[1]
     # Another attempt knows what an earlier one has seen.
-    again = maps.Along(tmp_path / "fit", [1], small, tmp_path / "maps.json")
+    again = maps.Along(tmp_path / "fit", shown, tmp_path / "maps.json")
     assert again.points == along.points
 
 

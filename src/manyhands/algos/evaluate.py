@@ -1,6 +1,6 @@
 """Policies in their environment: returns, raw, normalised and relative."""
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -62,8 +62,8 @@ def evaluate(
         raise UserError("env: expected an environment's id, got none, nor has the data")
     if behaviors is None:
         behaviors = policy.summary.get("behaviors")
-    players = Players(policy.algo, policy.box, policy.scaling, env, episodes, workers)
-    with players:
+    body = Body(policy.box, policy.scaling)
+    with Players(policy.algo, [body], env, episodes, workers) as players:
         models = jax.tree.map(lambda leaf: leaf[None], policy.model)
         returns = players.returns(models, seed)[0]
     return worth(returns, env, behaviors)
@@ -95,6 +95,13 @@ def behaviors_score(data: Trajectories, env: str | None = None) -> float | None:
     return float(np.mean([mean.mean() for mean in means if len(mean)]))
 
 
+class Body(NamedTuple):
+    """What a policy sees the world through, and acts on it with."""
+
+    box: Box
+    scaling: Scaling
+
+
 class Players(AbstractContextManager):
     """Environments for some episodes of each of several policies at a time.
 
@@ -105,27 +112,26 @@ class Players(AbstractContextManager):
     def __init__(
         self,
         algo: str,
-        box: Box,
-        scaling: Scaling,
+        bodies: list[Body],  # one for each policy
         env: str,
         episodes: int,
         workers: int | None = None,
-        policies: int = 1,
     ):
         if episodes < 1:
             raise UserError(f"episodes: expected at least 1, got {episodes}")
-        self.scaling, self.episodes = scaling, episodes
+        self.episodes = episodes
         on_device = algorithm(algo).acts_on_device
         self.place = jax.devices()[0] if on_device else _cpu()
-        self.box = jax.device_put(box, self.place)
-        self.together = max(1, min(policies, MOST_SLOTS // episodes))
+        self.bodies = jax.tree.map(lambda *leaves: np.stack(leaves), *bodies)
+        self.together = max(1, min(len(bodies), MOST_SLOTS // episodes))
         self.pool = Pool([env] * (self.together * episodes), workers)
-        self._check(env, box)
-        self._act = jax.jit(jax.vmap(_seeded(algo), in_axes=(0, None, 0, 0, 0)))
+        self._check(env)
+        self._act = jax.jit(jax.vmap(_seeded(algo)))
 
-    def _check(self, env: str, box: Box) -> None:
-        space, size = self.pool.spaces[0], len(self.scaling.center)
-        found, expected = (space.states, space.actions), (size, len(box.low))
+    def _check(self, env: str) -> None:
+        space, bodies = self.pool.spaces[0], self.bodies
+        found = space.states, space.actions
+        expected = bodies.scaling.center.shape[-1], bodies.box.low.shape[-1]
         if found != expected:
             self.pool.close()
             raise UserError(
@@ -135,24 +141,26 @@ class Players(AbstractContextManager):
 
     def returns(self, models: Pytree, seed: int = 0) -> np.ndarray:
         """[policy, episode], of models stacked along a leading axis."""
-        many = len(jax.tree.leaves(models)[0])
-        models = jax.device_get(models)
+        many = len(self.bodies.box.low)
+        everyone = self.bodies, jax.device_get(models)
         parts = []
         for first in range(0, many, self.together):
             # The last ones may play twice, so that there is one shape to compile.
             which = np.minimum(np.arange(first, first + self.together), many - 1)
-            some = jax.tree.map(lambda leaf: leaf[which], models)  # noqa: B023
-            part = self._play(jax.device_put(some, self.place), seed)
+            bodies, some = jax.tree.map(lambda leaf: leaf[which], everyone)  # noqa: B023
+            part = self._play(bodies, jax.device_put(some, self.place), seed)
             parts.append(part[: many - first])
         return np.concatenate(parts)
 
-    def _play(self, models: Pytree, seed: int) -> np.ndarray:
+    def _play(self, bodies: Body, models: Pytree, seed: int) -> np.ndarray:
         shape = self.together, self.episodes
+        box = jax.device_put(bodies.box, self.place)
+        scaling = Scaling(*(x[:, None] for x in bodies.scaling))  # the same in episodes
 
         def act(observations, seeds, times):
-            rows = self.scaling(observations).reshape(*shape, -1)
+            rows = scaling(observations.reshape(*shape, -1))
             labels = (jnp.asarray(x.reshape(shape), jnp.uint32) for x in (seeds, times))
-            actions = self._act(models, self.box, rows, *labels)
+            actions = self._act(models, box, rows, *labels)
             actions = np.asarray(actions).reshape(len(observations), -1)
             return actions, np.full(len(observations), np.nan)
 
@@ -166,6 +174,44 @@ class Players(AbstractContextManager):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+class Seat(NamedTuple):
+    """Where a policy is judged."""
+
+    body: Body
+    env: str
+    behaviors: float | None  # their mean normalised score
+
+
+class Judge:
+    """Evaluates policies that train together, each in its environment."""
+
+    def __init__(
+        self, algo: str, seats: list[Seat], episodes: int, workers: int | None
+    ):
+        self.seats = seats
+        self.players: dict[str, Players] = {}
+        with ExitStack() as opened:  # closed again if one of them fails
+            for env in dict.fromkeys(seat.env for seat in seats):
+                bodies = [seat.body for seat in seats if seat.env == env]
+                players = Players(algo, bodies, env, episodes, workers)
+                self.players[env] = opened.enter_context(players)
+            self.closing = opened.pop_all()
+
+    def look(self, models: Pytree) -> list[Evaluation]:
+        """At the models of all, stacked along a leading axis."""
+        models = jax.device_get(models)
+        found: dict[int, Evaluation] = {}
+        for env, players in self.players.items():
+            mine = [r for r, seat in enumerate(self.seats) if seat.env == env]
+            some = jax.tree.map(lambda leaf: leaf[mine], models)  # noqa: B023
+            for r, returns in zip(mine, players.returns(some)):
+                found[r] = worth(returns, env, self.seats[r].behaviors)
+        return [found[r] for r in range(len(self.seats))]
+
+    def close(self) -> None:
+        self.closing.close()
 
 
 def _seeded(algo: str):

@@ -146,6 +146,7 @@ class Start(NamedTuple):
     values: vq.Values | None
     best: int
     codes: np.ndarray  # [K] false: padding
+    trajectories: int  # the rows of W beyond are padding
 
 
 # Start
@@ -165,26 +166,37 @@ def best_behavior(returns: np.ndarray, codes: np.ndarray, k: int) -> int:
     return int(np.argmax(np.where(many > 0, total / np.maximum(many, 1), -np.inf)))
 
 
-def starts(behaviors: list[Behavior], returns: np.ndarray) -> list[Start]:
-    """For replicas that train together: as many codes in each, by padding."""
-    most = max(behavior.k for behavior in behaviors)
+def starts(behaviors: list[Behavior], returns: list[np.ndarray]) -> list[Start]:
+    """For replicas that train together: as many codes and trajectories in each, by
+    padding.
 
-    def padded(rows: Array, axis: int) -> Array:
-        """The first code again and again: never chosen, but no odd numbers either."""
+    Args:
+        returns: of the trajectories that each of them was fitted to.
+    """
+    codes = max(behavior.k for behavior in behaviors)
+    trajectories = max(len(behavior.codes) for behavior in behaviors)
+
+    def padded(rows: Array, axis: int, most: int) -> Array:
+        """The first one again and again: never chosen, but no odd numbers either."""
         short = most - rows.shape[axis]
-        return jnp.concatenate([rows, *[rows.take(jnp.array([0]), axis)] * short], axis)
+        more = rows.take(jnp.zeros(short, int), axis)
+        return jnp.concatenate([rows, more], axis)
 
     found = []
-    for behavior in behaviors:
+    for behavior, worth in zip(behaviors, returns, strict=True):
         policy, values = behavior.model, behavior.values
-        policy = eqx.tree_at(lambda p: p.E, policy, padded(policy.E, 0))
+        policy = eqx.tree_at(
+            lambda p: (p.E, p.W),
+            policy,
+            (padded(policy.E, 0, codes), padded(policy.W, 0, trajectories)),
+        )
         if values is not None:
             values = vq.Values(
-                *(eqx.tree_at(lambda c: c.H, c, padded(c.H, 1)) for c in values)
+                *(eqx.tree_at(lambda c: c.H, c, padded(c.H, 1, codes)) for c in values)
             )
-        best = best_behavior(returns, behavior.codes, behavior.k)
-        there = np.arange(most) < behavior.k
-        found.append(Start(policy, values, best, there))
+        best = best_behavior(worth, behavior.codes, behavior.k)
+        there = np.arange(codes) < behavior.k
+        found.append(Start(policy, values, best, there, len(behavior.codes)))
     return found
 
 
@@ -493,8 +505,9 @@ def model(state: State, fitted: Fitted) -> Model:
 
 
 def unpadded(model: Model, start: Start) -> Model:
-    """With no more codes than its behavior set has, see `starts`."""
-    return eqx.tree_at(lambda m: m.E, model, model.E[: start.codes.sum()])
+    """With no more codes and trajectories than its behavior set has, see `starts`."""
+    own = model.E[: start.codes.sum()], model.W[: start.trajectories]
+    return eqx.tree_at(lambda m: (m.E, m.W), model, own)
 
 
 def act(

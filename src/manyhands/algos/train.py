@@ -1,20 +1,17 @@
 """`train`: from a data set to a policy, without an environment."""
 
-import itertools
 from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
-from numbers import Integral
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from manyhands import hyper
-from manyhands.algos import lbrac_v
+from manyhands.algos import asked, lbrac_v
 from manyhands.algos.algorithm import Algorithm, Given, Setting, Stage
-from manyhands.algos.evaluate import Evaluation, Players, behaviors_score, worth
+from manyhands.algos.evaluate import Body, Evaluation, Judge, Seat, behaviors_score
 from manyhands.algos.policy import Policy, load_policy
 from manyhands.algos.registry import algorithm
 from manyhands.algos.training import (
@@ -26,7 +23,7 @@ from manyhands.algos.training import (
     interval,
 )
 from manyhands.behavior.estimate import Behavior
-from manyhands.behavior.fit import check_k, fit
+from manyhands.behavior.fit import as_list, fit, names_of
 from manyhands.behavior.methods import METHODS
 from manyhands.behavior.problem import Scaling
 from manyhands.data.trajectories import Trajectories
@@ -54,7 +51,7 @@ def train(  # pyright: ignore[reportOverlappingOverload]
 
 @overload
 def train(
-    data: Trajectories,
+    data: Trajectories | Sequence[Trajectories],
     algo: str = ...,
     *,
     behavior: Any = ...,
@@ -65,7 +62,7 @@ def train(
 
 
 def train(
-    data: Trajectories,
+    data: Trajectories | Sequence[Trajectories],
     algo: str = "lbrac_v",
     *,
     behavior: Behavior | Sequence[Behavior] | None = None,
@@ -85,16 +82,17 @@ def train(
     """Learn a policy from logged data.
 
     Args:
-        data: what was logged.
+        data: what was logged. A sequence of data sets of the same sizes trains one
+            replica each, in one program.
         algo: `lbrac_v`, `brac_v`, ...; see `manyhands.algos.registry`.
         behavior: a behavior set to start from, for algorithms that need one, or one per
-            seed, or those that `fit` returns for several k and these seeds; fitted
-            first if None.
-        k: how many behaviors to look for then, or "auto". A sequence trains one replica
-            each, in one program.
+            seed, or those that `fit` returns for these data sets, several k and these
+            seeds; fitted first if None.
+        k: how many behaviors to look for then, or "auto". Likewise.
         steps: updates; the preset's number if None.
-        seed: likewise; so do sequences of options that are floats. Every k comes with
-            every option, and that with every seed, in this order.
+        seed: likewise; so do sequences of options that are floats. Every data set comes
+            with every k, that with every option, and that with every seed, in this
+            order.
         preset: `default`, or `paper` for the printed hyper-parameters.
         out: a run directory to write to; an interrupted run there is continued.
         env: an environment's id to evaluate in; the data's own if None.
@@ -106,26 +104,30 @@ def train(
         changes: single options, see the algorithm's `Options`.
 
     Returns:
-        A `Policy`, or a list where `behavior`, `k`, `seed` or an option is a sequence.
+        A `Policy`, or a list where `data`, `behavior`, `k`, `seed` or an option is a
+        sequence.
     """
     learner = algorithm(algo)
     if steps is not None:
         changes["steps"] = steps
-    seeds, several = _seeds(seed)
-    options, many = _grid(learner, preset, changes)
-    env = env or data.env_id
+    sets, single = as_list(data), isinstance(data, Trajectories)
+    seeds, many_seeds = asked.seeds_of(seed)
+    grid, many_options = asked.grid(learner, preset, changes)
+    envs = [env or one.env_id for one in sets]
     if evaluations < 0 or episodes < 0:
         wrong = min(evaluations, episodes)
         raise UserError(f"evaluations, episodes: expected at least 0, got {wrong}")
-    if evaluations and env is None:
+    if None in envs and (evaluations or (episodes and any(envs))):
         raise UserError("env: expected an environment's id to evaluate in, got none")
-    ks, more = _ks(learner, data, behavior, k)
-    given = _given(learner, data, len(seeds), behavior)
+    if learner.before and len(sets) > 1:
+        raise UserError(f"data: expected one data set for {algo}, got {len(sets)}")
+    ks, many_ks = asked.ks_of(learner, sets, behavior, k)
+    given = asked.behaviors_of(learner, sets, len(seeds), behavior)
     if given is not None:
-        ks = [_k_of(of_k[0]) for of_k in given]
-        more = more or not isinstance(behavior, Behavior)
-    setting = Setting(data, env, given is not None)
-    options = [learner.settle(o, setting) for o in options]
+        ks = [asked.k_of(of_k[0]) for of_k in given[0]]
+        many_ks = many_ks or not isinstance(behavior, Behavior)
+    settings = [Setting(one, e, given is not None) for one, e in zip(sets, envs)]
+    options = asked.settled(learner, grid, settings)
     run = Run(out) if out is not None else None
     if run:
         run.check()
@@ -138,127 +140,103 @@ def train(
                 # Of all that differ by more than their seed.
                 "options": [
                     asdict(o) | ({"k": k} if len(ks) > 1 else {})
+                    for of_set in options
                     for k in ks
-                    for o in options
+                    for o in of_set
                 ],
                 "behavior": None if behavior is None else "given",
-                "data": {"name": data.name, "fingerprint": data.fingerprint},
-                "env": env,
+                "data": names_of(data),
+                "env": envs[0] if single else envs,
                 "evaluations": [evaluations, episodes],
                 "environment": environment(),
             },
             same=("algo", "seeds", "preset", "k", "options", "behavior", "data", "env"),
         )
-    pairs = [(s, o) for _ in ks for o in options for s in seeds]
-    found = given or _first(
+    first = given or _first(
         learner,
         data,
         ks,
         seeds,
-        options[0],
+        options[0][0],
         run,
         preset=preset,
         checkpoint_seconds=checkpoint_seconds,
         progress=progress,
     )
-    first = [one for of_k in found for _ in options for one in of_k]
-    scaling = _scaling(data, pairs[0][1], first)
-    dynamics: list[Any] = [None] * len(pairs)
+    cases = [
+        Case(n, number, o, one)
+        for n, of_set in enumerate(first)
+        for of_k in of_set
+        for o in options[n]
+        for number, one in zip(seeds, of_k)
+    ]
+    places = [
+        Place(one, e, _scaling(one, of_set[0], found[0][0]), behaviors_score(one, e))
+        for one, e, of_set, found in zip(sets, envs, options, first)
+    ]
+    dynamics: list[Any] = [None] * len(cases)
     if learner.before:
         stage = Stage(
-            data,
-            scaling,
-            [seed for seed, _ in pairs],
-            [o for _, o in pairs],
+            sets[0],
+            places[0].scaling,
+            [case.seed for case in cases],
+            [case.options for case in cases],
             run,
             progress,
             checkpoint_seconds,
         )
         dynamics = learner.before(stage)
-    replicas, packed = _prepare(data, learner, pairs, first, dynamics, scaling)
-    box = replicas[0].given.box
-    score = behaviors_score(data, env) if env else None
+    replicas, packed = _prepare(places, cases, dynamics)
     judge = None
-    if env and episodes:
-        judge = Players(algo, box, scaling, env, episodes, workers, len(replicas))
-
-    def look(models) -> list[Evaluation]:
-        assert judge is not None
-        assert env is not None
-        return [worth(r, env, score) for r in judge.returns(models)]
-
+    if episodes and envs[0]:
+        judge = Judge(algo, [_seat(places[c.place]) for c in cases], episodes, workers)
     try:
         watch = None
+        total = cases[0].options.steps
         if judge and evaluations:
-            every = interval(options[0].steps)
-            apart = -(-options[0].steps // (evaluations * every)) * every
-            watch = Watch(look, max(every, apart))
+            every = interval(total)
+            apart = -(-total // (evaluations * every)) * every
+            watch = Watch(judge.look, max(every, apart))
         training = Training(
             learner, replicas, packed, run, watch, progress, checkpoint_seconds
         )
         result = training.train()
-        final = look(result.models) if judge else [None] * len(replicas)
+        final = judge.look(result.models) if judge else [None] * len(replicas)
     finally:
         if judge:
             judge.close()
     policies = [
-        _policy(algo, data, replica, result, r, scaling, env, score, final[r], first)
-        for r, replica in enumerate(replicas)
+        _policy(algo, places[case.place], case, replica, result, r, final[r])
+        for r, (case, replica) in enumerate(zip(cases, replicas))
     ]
     if run:
         write(run, policies)
-    return policies if several or many or more else policies[0]
+    several = not single or many_seeds or many_options or many_ks
+    return policies if several else policies[0]
 
 
-# What was asked for
+class Place(NamedTuple):
+    """A data set, and what goes with it."""
 
+    data: Trajectories
+    env: str | None
+    scaling: Scaling  # of observations
+    behaviors: float | None  # the mean normalised score of those who made it
 
-def _seeds(seed: int | Sequence[int]) -> tuple[list[int], bool]:
-    several = not isinstance(seed, Integral)
-    seeds = [int(s) for s in (seed if several else [seed])]  # pyright: ignore
-    for number in seeds:
-        if not 0 <= number < 2**31:
-            raise UserError(f"seed: expected a number from 0 to 2^31 - 1, got {number}")
-    if not seeds:
-        raise UserError("seed: expected at least one, got none")
-    return seeds, several
-
-
-def _ks(
-    learner: Algorithm, data: Trajectories, behavior: Any, k: Any
-) -> tuple[list[int | str], bool]:
-    several = not isinstance(k, Integral | str)
-    # NumPy's integers are as good as Python's.
-    ks = [int(v) if isinstance(v, Integral) else v for v in (k if several else [k])]
-    if not ks:
-        raise UserError("k: expected at least one, got none")
-    if behavior is None and learner.first == "vq":
-        for value in ks:
-            check_k(value, len(data))
-    elif len(ks) > 1:
-        raise UserError(
-            f"k: expected one, for no behavior set is fitted here, got {len(ks)}"
+    @property
+    def box(self) -> Box:
+        return Box(
+            jnp.asarray(self.data.action_low), jnp.asarray(self.data.action_high)
         )
-    return ks, several
 
 
-def _grid(
-    learner: Algorithm, preset: str, changes: dict[str, Any]
-) -> tuple[list[Any], bool]:
-    """The options of every replica, and whether there are several."""
-    default = next(iter(learner.presets.values()))
-    floats = {field.name for field in fields(default) if field.type is float}
-    lists = {
-        name: list(value)
-        for name, value in changes.items()
-        if name in floats and isinstance(value, Sequence | np.ndarray)
-    }
-    rest = {name: value for name, value in changes.items() if name not in lists}
-    grid = [
-        hyper.resolve(learner.presets, preset, rest | dict(zip(lists, values)))
-        for values in itertools.product(*lists.values())
-    ]
-    return grid, bool(lists)
+class Case(NamedTuple):
+    """What makes a replica: every data set with every k, options and seed."""
+
+    place: int  # which one
+    seed: int
+    options: Any
+    first: Any  # a `Behavior`, a `Policy` or None
 
 
 # What is fitted first
@@ -266,15 +244,17 @@ def _grid(
 
 def _first(
     learner: Algorithm,
-    data: Trajectories,
+    data: Trajectories | Sequence[Trajectories],
     ks: list[int | str],
     seeds: list[int],
     options: Any,
     run: Run | None,
     **how: Any,
-) -> list[list[Any]]:
-    """For every k and seed a `Behavior`, a `Policy` or None: all in one program."""
-    many = len(ks) * len(seeds)
+) -> list[list[list[Any]]]:
+    """For every data set, k and seed a `Behavior`, a `Policy` or None: all in one
+    program."""
+    sets = len(as_list(data))
+    many = sets * len(ks) * len(seeds)
     out = run.path / "behavior" if run else None
     if learner.first is None:
         found = [None] * many
@@ -291,50 +271,7 @@ def _first(
                 data, learner.first, seed=seeds, out=out, episodes=0, **how, **changes
             )
     assert isinstance(found, list)
-    return _rows(found, len(seeds))
-
-
-def _rows(found: list[Any], seeds: int) -> list[list[Any]]:
-    """Of each k, for every seed."""
-    return [found[n : n + seeds] for n in range(0, len(found), seeds)]
-
-
-def _given(
-    learner: Algorithm,
-    data: Trajectories,
-    seeds: int,
-    behavior: Behavior | Sequence[Behavior] | None,
-) -> list[list[Behavior]] | None:
-    """For every k and seed, each fitted to this data by the right method."""
-    if behavior is None:
-        return None
-    method = learner.first or learner.takes
-    if method not in METHODS:
-        raise UserError("behavior: expected none, this algorithm does not use one")
-    given = [behavior] if isinstance(behavior, Behavior) else list(behavior)
-    if len(given) == 1:
-        given *= seeds
-    if not given or len(given) % seeds:
-        raise UserError(
-            f"behavior: expected one, or one for each of the {seeds} seeds (and each "
-            f"k), got {len(given)}"
-        )
-    for one in given:
-        if one.method != method:
-            raise UserError(f"behavior: expected method {method}, got {one.method}")
-        if one.fingerprint != data.fingerprint:
-            raise UserError("behavior: expected one fitted to this data set")
-        if not all(map(np.array_equal, one.scaling, given[0].scaling)):
-            raise UserError(
-                "behavior: expected all to scale observations alike (their options "
-                "standardise and holdout differ)"
-            )
-    return _rows(given, seeds)
-
-
-def _k_of(behavior: Behavior) -> int | str:
-    """As it was asked for."""
-    return behavior.summary.get("behavior", {}).get("k", behavior.k)
+    return asked.in_rows(found, sets, len(seeds))
 
 
 def _fitted_before(folder: Path, first: str, many: int) -> list[Any]:
@@ -345,60 +282,64 @@ def _fitted_before(folder: Path, first: str, many: int) -> list[Any]:
     return [read(place) for place in places]
 
 
-def _scaling(data: Trajectories, options: Any, first: list[Any]) -> Scaling:
+def _scaling(data: Trajectories, options: Any, first: Any) -> Scaling:
     """That which what was fitted first has been given, or the data's own."""
-    if first[0] is not None:
-        return first[0].scaling
+    if first is not None:
+        return first.scaling
     if options.standardise:
         return Scaling.of(data.observations)
     return Scaling.none(data.observation_size)
 
 
 def _prepare(
-    data: Trajectories,
-    learner: Algorithm,
-    pairs: list[tuple[int, Any]],
-    first: list[Any],
-    dynamics: list[Any],
-    scaling: Scaling,
+    places: list[Place], cases: list[Case], dynamics: list[Any]
 ) -> tuple[list[Replica], Packed]:
     """What replicas start from, and the rows that they learn from, scaled."""
-    data = data.renumbered()
-    box = Box(jnp.asarray(data.action_low), jnp.asarray(data.action_high))
-    starts: list[Any] = [None] * len(pairs)
-    if isinstance(first[0], Behavior) and first[0].method == "vq":
-        starts = lbrac_v.starts(first, data.returns)
-    elif first[0] is not None:
-        starts = [fitted.model for fitted in first]
-    sizes = data.observation_size, data.action_size
-    replicas = [
-        Replica(seed, options, Given(*sizes, box, start, before, scaling))
-        for (seed, options), start, before in zip(pairs, starts, dynamics)
-    ]
-    usable = data.bootstrappable()
-    usable = replace(
-        usable,
-        observations=scaling(usable.observations),
-        next_observations=scaling(usable.next_observations),
+    firsts = [case.first for case in cases]
+    starts: list[Any] = [None] * len(cases)
+    if isinstance(firsts[0], Behavior) and firsts[0].method == "vq":
+        returns = [places[case.place].data.returns for case in cases]
+        starts = lbrac_v.starts(firsts, returns)
+    elif firsts[0] is not None:
+        starts = [fitted.model for fitted in firsts]
+    packed, rows = Packed.join([_rows(place.data, place.scaling) for place in places])
+    sizes = packed.observation_size, packed.action_size
+    replicas = []
+    for (n, seed, options, _), start, before in zip(cases, starts, dynamics):
+        given = Given(*sizes, places[n].box, start, before, places[n].scaling)
+        replicas.append(Replica(seed, options, given, rows[n]))
+    return replicas, packed
+
+
+def _rows(data: Trajectories, scaling: Scaling) -> Packed:
+    usable = data.renumbered().bootstrappable()
+    return Packed.of(
+        replace(
+            usable,
+            observations=scaling(usable.observations),
+            next_observations=scaling(usable.next_observations),
+        )
     )
-    return replicas, Packed.of(usable)
 
 
 # What came out
 
 
+def _seat(place: Place) -> Seat:
+    assert place.env is not None
+    return Seat(Body(place.box, place.scaling), place.env, place.behaviors)
+
+
 def _policy(
     algo: str,
-    data: Trajectories,
+    place: Place,
+    case: Case,
     replica: Replica,
     result: Result,
     r: int,
-    scaling: Scaling,
-    env: str | None,
-    score: float | None,
     final: Evaluation | None,
-    first: list[Any],
 ) -> Policy:
+    data = place.data
     steps = replica.options.steps
     summary: dict[str, Any] = {
         "data": {
@@ -409,7 +350,7 @@ def _policy(
         },
         "policy": {"algo": algo, "seed": replica.seed, "return_mean": None}
         | (final.summary() if final else {}),
-        "behaviors": score,
+        "behaviors": place.behaviors,
         "timing": {
             "updates": steps,
             "seconds": result.seconds,
@@ -418,11 +359,11 @@ def _policy(
             "device": environment()["device"],
         },
     }
-    if isinstance(first[r], Behavior):
-        summary["behavior"] = first[r].summary.get("behavior")
+    if isinstance(case.first, Behavior):
+        summary["behavior"] = case.first.summary.get("behavior")
     model = _one_of(result.models, r)
     if isinstance(replica.given.behavior, lbrac_v.Start):
-        summary["policy"]["k"] = _k_of(first[r])
+        summary["policy"]["k"] = asked.k_of(case.first)
         summary["policy"]["best_code"] = replica.given.behavior.best
     if isinstance(model, lbrac_v.Model):
         model = lbrac_v.unpadded(model, replica.given.behavior)
@@ -432,9 +373,9 @@ def _policy(
         algo=algo,
         options=replica.options,
         model=model,
-        box=replica.given.box,
-        scaling=scaling,
-        env_id=env,
+        box=place.box,
+        scaling=place.scaling,
+        env_id=place.env,
         summary=summary,
     )
 
@@ -451,7 +392,9 @@ def write(run: Run, policies: list[Policy]) -> None:
     if len(policies) > 1:
         for r, policy in enumerate(policies):
             _write_one(Run(run.path / f"replica-{r}"), policy)
-        summary["replicas"] = [p.summary["policy"] for p in policies]
+        summary["replicas"] = [
+            {"data": p.summary["data"]["name"]} | p.summary["policy"] for p in policies
+        ]
         summary["mean"], summary["std"] = mean_and_std(summary["replicas"])
     run.write_json("summary.json", summary)
     run.remove_checkpoint()

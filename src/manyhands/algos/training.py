@@ -34,6 +34,7 @@ class Replica(NamedTuple):
     seed: int
     options: Any
     given: Given
+    rows: range  # of the data, that it learns from
 
 
 class Watch(NamedTuple):
@@ -136,14 +137,14 @@ class Training:
     def _advance(self) -> dict[str, np.ndarray]:
         every, options = interval(self.options.steps), self.options
         steps = min(options.steps, (self.step // every + 1) * every) - self.step
-        many = len(self.replicas)
+        rows = [replica.rows for replica in self.replicas]
         state, metrics = fleet.advance(
             self.algorithm.update,
             self.snapshot.state,
             Replicas(
                 seed=jnp.asarray([r.seed for r in self.replicas], jnp.uint32),
-                start=jnp.zeros(many, jnp.int32),
-                size=jnp.full(many, self.data.rows.shape[0], jnp.int32),
+                start=jnp.asarray([r.start for r in rows], jnp.int32),
+                size=jnp.asarray([len(r) for r in rows], jnp.int32),
                 config=self.config,
                 fitted=self.fitted,
             ),

@@ -1,5 +1,6 @@
 """`fit`: from a data set to its behaviors."""
 
+import itertools
 import operator
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -41,7 +42,7 @@ def fit(  # pyright: ignore[reportOverlappingOverload]
 
 @overload
 def fit(
-    data: Trajectories,
+    data: Trajectories | Sequence[Trajectories],
     method: str = ...,
     *,
     k: Any = ...,
@@ -51,7 +52,7 @@ def fit(
 
 
 def fit(
-    data: Trajectories,
+    data: Trajectories | Sequence[Trajectories],
     method: str = "vq",
     *,
     k: int | str | Sequence[int | str] = 10,
@@ -67,13 +68,14 @@ def fit(
     """Estimate the behaviors that made a data set, and which trajectory each one made.
 
     Args:
-        data: what was logged.
-        method: `vq` (a set of behaviors), `gaussian` (one policy), `vae`.
-        k: how many behaviors there are at most, or "auto". A sequence trains one
+        data: what was logged. A sequence of data sets of the same sizes trains one
             replica each.
+        method: `vq` (a set of behaviors), `gaussian` (one policy), `vae`.
+        k: how many behaviors there are at most, or "auto". Likewise.
         steps: updates; the preset's number if None, which for `default` depends on how
-            much data there is.
-        seed: likewise; all replicas train in one program.
+            much data there is (in the largest of several sets).
+        seed: likewise. All replicas train in one program: every data set comes with
+            every k, and that with every seed, in this order.
         preset: `default`, `large` (better probabilities, for much data and a GPU), or
             `paper` for the printed hyper-parameters and start.
         out: a run directory to write to; an interrupted run there is continued.
@@ -83,47 +85,82 @@ def fit(
         changes: single options, see `Options`.
 
     Returns:
-        A `Behavior`, or a list where `k` or `seed` is a sequence.
+        A `Behavior`, or a list where `data`, `k` or `seed` is a sequence.
     """
     if method not in METHODS:
         raise UserError(f"method: expected one of {', '.join(METHODS)}, got {method}")
     if steps is not None:
         changes["steps"] = steps
-    options = resolve(preset, changes, data.transitions)
-    ks, seeds = _replicas(k if method == "vq" else 1, seed, len(data))
+    sets = as_list(data)
+    options = resolve(preset, changes, max(one.transitions for one in sets))
+    ks, seeds = _replicas(k if method == "vq" else 1, seed)
+    for one, value in itertools.product(sets, ks):
+        check_k(value, len(one))
     run = Run(out) if out is not None else None
     if run:
         run.check()
-    problem = prepare(data, options.holdout, options.standardise, seed=0)
+    problems = [prepare(d, options.holdout, options.standardise, seed=0) for d in sets]
     if run:
         config = {
             "method": method,
-            "k": ks,
-            "seeds": seeds,
+            "k": [value for value in ks for _ in seeds],
+            "seeds": seeds * len(ks),
             "preset": preset,
             "options": asdict(options),
-            "data": {"name": data.name, "fingerprint": data.fingerprint},
+            "data": names_of(data),
             "environment": environment(),
         }
         run.begin(config, same=("method", "k", "seeds", "options", "data"))
+    replicas = list(itertools.product(problems, ks, seeds))
     results = Fitting(
-        problem, method, options, ks, seeds, run, progress, checkpoint_seconds
+        [problem for problem, _, _ in replicas],
+        method,
+        options,
+        [value for _, value, _ in replicas],
+        [number for _, _, number in replicas],
+        run,
+        progress,
+        checkpoint_seconds,
     ).train()
-    single = None
+    single = {}
     if compare and method != "gaussian":
-        single = _single_gaussian(problem, options, seeds[0])
+        single = {id(p): _single_gaussian(p, options, seeds[0]) for p in problems}
     fitted = [
-        _finish(problem, method, options, k, seed, result, single)
-        for k, seed, result in zip(ks, seeds, results)
+        _finish(*replica, method, options, result, single.get(id(replica[0])))
+        for replica, result in zip(replicas, results)
     ]
     if run:
-        write(run, data, fitted)
-    several = not (_single(k) and _single(seed))
+        write(run, [one for one in sets for _ in ks for _ in seeds], fitted)
+    several = not (isinstance(data, Trajectories) and _single(k) and _single(seed))
     return fitted if several else fitted[0]
 
 
-def _replicas(k: Any, seed: Any, trajectories: int) -> tuple[list, list[int]]:
-    """Every k with every seed."""
+# What was asked for
+
+
+def as_list(data: Trajectories | Sequence[Trajectories]) -> list[Trajectories]:
+    """Data sets that can train in one program."""
+    sets = [data] if isinstance(data, Trajectories) else list(data)
+    if not sets:
+        raise UserError("data: expected at least one data set, got none")
+    sizes = {(one.observation_size, one.action_size) for one in sets}
+    if len(sizes) > 1:
+        shown = "; ".join(f"{s} and {a}" for s, a in sorted(sizes))
+        raise UserError(
+            "data: expected sets with as many numbers in observations and actions, got "
+            f"{shown}"
+        )
+    return sets
+
+
+def names_of(data: Trajectories | Sequence[Trajectories]) -> Any:
+    """For config.json: of one data set, or a list."""
+    if isinstance(data, Trajectories):
+        return {"name": data.name, "fingerprint": data.fingerprint}
+    return [names_of(one) for one in data]
+
+
+def _replicas(k: Any, seed: Any) -> tuple[list, list[int]]:
     # NumPy's integers are as good as Python's.
     ks = [_plain(v) for v in ([k] if _single(k) else k)]
     seeds = [_plain(v) for v in ([seed] if _single(seed) else seed)]
@@ -132,10 +169,7 @@ def _replicas(k: Any, seed: Any, trajectories: int) -> tuple[list, list[int]]:
             raise UserError(f"seed: expected a number from 0 to 2^31 - 1, got {number}")
     if not ks or not seeds:
         raise UserError("k, seed: expected at least one of each, got none")
-    for value in ks:
-        check_k(value, trajectories)
-    pairs = [(value, number) for value in ks for number in seeds]
-    return [value for value, _ in pairs], [number for _, number in pairs]
+    return ks, seeds
 
 
 def check_k(k: Any, trajectories: int) -> None:
@@ -156,7 +190,8 @@ def _plain(value: Any) -> Any:
 
 def _single_gaussian(problem: Problem, options: Options, seed: int) -> float:
     """Trained as long, so that the comparison is fair."""
-    fitting = Fitting(problem, "gaussian", options, [1], [seed], None, _silent, np.inf)
+    how = None, _silent, np.inf
+    fitting = Fitting([problem], "gaussian", options, [1], [seed], *how)
     model = fitting.train()[0].model
     return float(_log_probs("gaussian", model, problem, problem.test).mean())
 
@@ -168,10 +203,10 @@ def _log_probs(method: str, model, problem: Problem, table: Table) -> np.ndarray
 
 def _finish(
     problem: Problem,
-    method: str,
-    options: Options,
     k: int | str,
     seed: int,
+    method: str,
+    options: Options,
     result: Result,
     single: float | None,
 ) -> Behavior:
@@ -338,14 +373,19 @@ def _code_rows(data: Trajectories, behavior: Behavior) -> list[dict[str, Any]]:
 # The run directory
 
 
-def write(run: Run, data: Trajectories, fitted: list[Behavior]) -> None:
-    """The best replica on held-out steps at the top, each in a folder of its own."""
-    scores = [b.summary["behavior"]["heldout_log_prob"] for b in fitted]
+def write(run: Run, sets: list[Trajectories], fitted: list[Behavior]) -> None:
+    """The (first) data set's best replica on held-out steps at the top, each in a
+    folder of its own."""
+    scores = [
+        b.summary["behavior"]["heldout_log_prob"]
+        for data, b in zip(sets, fitted)
+        if data is sets[0]
+    ]
     best = fitted[int(np.argmax(scores))]
-    _write_one(run, data, best)
+    _write_one(run, sets[0], best)
     summary = dict(best.summary)
     if len(fitted) > 1:
-        for r, behavior in enumerate(fitted):
+        for r, (data, behavior) in enumerate(zip(sets, fitted)):
             _write_one(Run(run.path / f"replica-{r}"), data, behavior)
         summary["replicas"] = [b.summary["behavior"] for b in fitted]
         summary["mean"], summary["std"] = mean_and_std(summary["replicas"])

@@ -1,9 +1,9 @@
 """The loop that fits behaviors: stages, what happens between them, checkpoints.
 
-Replicas (seeds, K) train together. Between chunks of steps, on the host: trajectories
-are assigned, codes merged, the best parameters on held-out steps kept, progress saved.
-All of it is decided by the step and the seed, so an interrupted run goes on to the same
-bits.
+Replicas (data sets, K, seeds) train together. Between chunks of steps, on the host:
+trajectories are assigned, codes merged, the best parameters on held-out steps kept,
+progress saved. All of it is decided by the step and the seed, so an interrupted run
+goes on to the same bits.
 """
 
 import time
@@ -25,7 +25,7 @@ from manyhands.behavior.options import Options
 from manyhands.behavior.problem import Problem, Table
 from manyhands.behavior.schedule import Stage, events, interval, plan
 from manyhands.behavior.scores import recovery
-from manyhands.fleet import Replicas
+from manyhands.fleet import Packed, Replicas
 from manyhands.interrupts import stop_politely
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.distributions import inside
@@ -77,7 +77,7 @@ class Fitting:
 
     def __init__(
         self,
-        problem: Problem,
+        problems: list[Problem],  # one for each replica, as are `ks` and `seeds`
         method: str,
         options: Options,
         ks: list[int | str],
@@ -86,11 +86,19 @@ class Fitting:
         progress: Progress,
         checkpoint_seconds: float,
     ):
-        self.problem, self.method, self.options = problem, method, options
+        self.problems, self.method, self.options = problems, method, options
         self.ks, self.seeds, self.run, self.progress = ks, seeds, run, progress
         self.checkpoint_seconds = checkpoint_seconds
-        trajectories = len(problem.data)
-        starts = [codes_to_start_with(k, trajectories, options) for k in ks]
+        different = list({id(problem): problem for problem in problems}.values())
+        self.packed, ranges = Packed.join([problem.packed for problem in different])
+        rows = {id(problem): where for problem, where in zip(different, ranges)}
+        self.rows = [rows[id(problem)] for problem in problems]
+        # W of the smaller data sets is padded.
+        self.trajectories = max(len(problem.data) for problem in problems)
+        starts = [
+            codes_to_start_with(k, len(problem.data), options)
+            for k, problem in zip(ks, problems)
+        ]
         self.starts = starts
         self.stages = plan(method, options)
         self.events = events(method, options, self.stages)
@@ -102,13 +110,12 @@ class Fitting:
     # Start
 
     def _start(self, codes: int) -> Snapshot:
-        problem, method = self.problem, METHODS[self.method]
-        data = problem.data
+        method, packed = METHODS[self.method], self.packed
+        sizes = packed.observation_size, packed.action_size, codes, self.trajectories
 
         def one(seed):
             # Apart from the keys of steps, which count from 0.
             key = jax.random.fold_in(jax.random.key(seed), 2**31 - 1)
-            sizes = data.observation_size, data.action_size, codes, len(data)
             return method.init(key, *sizes, self.options)
 
         # One by one: what is compiled serves any number of replicas.
@@ -117,7 +124,7 @@ class Fitting:
         active = jnp.arange(codes) < jnp.asarray(self.starts)[:, None]
         model = jax.tree.map(jnp.copy, method.model(state))
         quantised = any(event == "quantise" for event in self.events.values())
-        shape = len(self.seeds), len(data) if quantised else 0, vq.EMBEDDING
+        shape = len(self.seeds), self.trajectories if quantised else 0, vq.EMBEDDING
         lowest = jnp.full(len(self.seeds), -jnp.inf)
         return Snapshot(state, active, model, lowest, jnp.zeros(shape))
 
@@ -125,29 +132,32 @@ class Fitting:
         many = len(self.seeds)
         options, length = self.options, stage.end - stage.first
         decays = options.rate_decay and stage is self.stages[-1]
-        rates: dict[str, float] = dict(
+        rates: dict[str, Any] = dict(
             policy_rate=options.policy_rate,
             embedding_rate=options.policy_rate * options.embedding_factor,
             critic_rate=options.critic_rate,
             commitment=options.commitment,
             target_rate=options.target_rate,
             discount=options.discount,
-            weight_decay=options.weight_decay / self.problem.transitions,
+            weight_decay=[
+                options.weight_decay / problem.transitions for problem in self.problems
+            ],
             decay_from=length / 2 if decays else 0.0,
             decay_to=float(length) if decays else NEVER,
         )
-        config = vq.Config(**{name: jnp.float32(x) for name, x in rates.items()})
-
-        def spread(value):
-            return jnp.broadcast_to(jnp.asarray(value), (many, *jnp.shape(value)))
-
+        config = {
+            name: jnp.broadcast_to(jnp.asarray(rate, jnp.float32), many)
+            for name, rate in rates.items()
+        }
+        boxes = [problem.box for problem in self.problems]
         return Replicas(
             seed=jnp.asarray(self.seeds, jnp.uint32),
-            start=spread(jnp.int32(0)),
-            size=spread(jnp.int32(self.problem.transitions)),
-            config=jax.tree.map(spread, config),
+            start=jnp.asarray([rows.start for rows in self.rows], jnp.int32),
+            size=jnp.asarray([len(rows) for rows in self.rows], jnp.int32),
+            config=vq.Config(**config),
             fitted=vq.Fitted(
-                jax.tree.map(spread, self.problem.box), self.snapshot.active
+                jax.tree.map(lambda *leaves: jnp.stack(leaves), *boxes),
+                self.snapshot.active,
             ),
         )
 
@@ -166,7 +176,7 @@ class Fitting:
                         stage.update,
                         self.snapshot.state,
                         self._replicas(stage),
-                        self.problem.packed,
+                        self.packed,
                         self.step,
                         steps,
                         self.options.batch_size,
@@ -220,27 +230,29 @@ class Fitting:
 
     def _on_replica(self, r: int, event: str) -> None:
         """`quantise`, `assign` or `merge`: they change W, E and the active codes."""
-        snapshot = self.snapshot
+        snapshot, problem = self.snapshot, self.problems[r]
         active = np.asarray(snapshot.active[r])
         if event == "quantise":
-            policy = jax.tree.map(lambda x: x[r], snapshot.best)
-            embedded = snapshot.embedded.at[r].set(vq.normalize(policy.W))
+            policy = _cut(_row(snapshot.best, r), problem)
+            embedded = snapshot.embedded.at[r, : len(policy.W)].set(
+                vq.normalize(policy.W)
+            )
             snapshot = snapshot._replace(embedded=embedded)
             policy, kept = quantise.start_codes(policy, self.starts[r], self.seeds[r])
             active = kept & active
-            state = vq.fresh(policy, jax.tree.map(lambda x: x[r], snapshot.state))
+            state = vq.fresh(self._padded(policy), _row(snapshot.state, r))
         else:
-            state = jax.tree.map(lambda x: x[r], snapshot.state)
-            policy = state.policy.tree()
-            train = self._by_code(policy, self.problem.train, active)
+            state = _row(snapshot.state, r)
+            policy = _cut(state.policy.tree(), problem)
+            train = self._by_code(policy, problem, problem.train, active)
             if event == "merge":
-                held = self._by_code(policy, self.problem.test, active)
+                held = self._by_code(policy, problem, problem.test, active)
                 # Only the last merge is forced: until then more codes are purer ones.
                 last = self.step == max(s for s, e in self.events.items() if e == event)
                 at_most = self.ks[r] if last else self.starts[r]
                 at_most = self.starts[r] if at_most == "auto" else at_most
-                counts = self.problem.test.counts
-                embedded = np.asarray(snapshot.embedded[r], np.float64)
+                counts = problem.test.counts
+                embedded = self._embedded(r)
                 codes, active, path = quantise.merge(
                     active, train, held, counts, embedded, int(at_most)
                 )
@@ -251,11 +263,11 @@ class Fitting:
                     policy, codes = quantise.revive(
                         policy,
                         codes,
-                        train / self.problem.train.counts[:, None],
+                        train / problem.train.counts[:, None],
                         active,
                     )
             policy = quantise.move_to_codes(policy, codes, active)
-            state = state._replace(policy=Bundle.of(policy))
+            state = state._replace(policy=Bundle.of(self._padded(policy)))
         self.snapshot = snapshot._replace(
             state=_put(snapshot.state, r, state),
             active=snapshot.active.at[r].set(active),
@@ -266,16 +278,32 @@ class Fitting:
             ),
         )
 
+    def _padded(self, policy: vq.Policy) -> vq.Policy:
+        """With as many trajectories as all replicas have, see `_cut`."""
+        more = self.trajectories - len(policy.W)
+        # Nobody's, but no odd numbers either.
+        W = jnp.concatenate([policy.W, jnp.repeat(policy.W[:1], more, axis=0)])
+        return eqx.tree_at(lambda p: p.W, policy, W)
+
+    def _embedded(self, r: int) -> np.ndarray:
+        rows = self.snapshot.embedded[r, : len(self.problems[r].data)]
+        return np.asarray(rows, np.float64)
+
     def _by_code(
-        self, policy: vq.Policy, table: Table, active: np.ndarray
+        self, policy: vq.Policy, problem: Problem, table: Table, active: np.ndarray
     ) -> np.ndarray:
         """[M, K] summed log-probabilities; codes that are not active have none."""
         # Some of them twice: only powers of two are compiled, not every number.
         codes = np.flatnonzero(active)
         codes = np.resize(codes, 1 << (len(codes) - 1).bit_length())
         policy = eqx.tree_at(lambda p: p.E, policy, policy.E[codes])
-        function, box = compiled(vq.code_log_probs), self.problem.box
-        found = evaluate(function, policy, box, table.observations, table.actions)
+        found = evaluate(
+            compiled(vq.code_log_probs),
+            policy,
+            problem.box,
+            table.observations,
+            table.actions,
+        )
         sums = np.full((len(table.counts), len(active)), -np.inf)
         sums[:, codes] = table.sums(found)
         return sums
@@ -296,11 +324,11 @@ class Fitting:
 
     def _heldout(self, stage: Stage) -> np.ndarray:
         """[replica] log-probability of held-out steps under their trajectory's code."""
-        table, box = self.problem.test, self.problem.box
         models = METHODS[self.method].model(self.snapshot.state)
         scores = []
-        for r in range(len(self.seeds)):
-            model = jax.tree.map(lambda x: x[r], models)  # noqa: B023
+        for r, problem in enumerate(self.problems):
+            table, box = problem.test, problem.box
+            model = _cut(_row(models, r), problem)
             if self.method == "vq":
                 embedded = compiled(embedded_log_prob)
                 rows = trajectory_embeddings(
@@ -321,10 +349,11 @@ class Fitting:
 
     def _agreement(self, r: int, stage: Stage) -> dict[str, float]:
         """How far codes agree with the sources by now, where these are known."""
-        sources = self.problem.data.sources
+        sources = self.problems[r].data.sources
         if sources is None or stage.update is not vq.update:
             return {}
-        policy = jax.tree.map(lambda x: x[r], self.snapshot.state.policy).tree()
+        policy = _row(self.snapshot.state.policy, r).tree()
+        policy = _cut(policy, self.problems[r])
         codes = printed_codes(policy, np.asarray(self.snapshot.active[r]))
         return {"ari": recovery(sources, codes)["ari"]}
 
@@ -346,16 +375,18 @@ class Fitting:
             self.run.rewind_metrics(self.step)
 
     def _result(self, r: int, seconds: float, compiling: float) -> Result:
-        model = jax.tree.map(lambda x: x[r], self.snapshot.best)
-        history = [row for row in self.history if row["replica"] == r]
-        active = np.asarray(self.snapshot.active[r])
-        embedded = np.asarray(self.snapshot.embedded[r], np.float64)
         values = None
         if self.method == "vq":
-            state = jax.tree.map(lambda x: x[r], self.snapshot.state)
-            values = vq.values(state)
+            values = vq.values(_row(self.snapshot.state, r))
         return Result(
-            model, values, active, embedded, self.paths[r], history, seconds, compiling
+            _cut(_row(self.snapshot.best, r), self.problems[r]),
+            values,
+            np.asarray(self.snapshot.active[r]),
+            self._embedded(r),
+            self.paths[r],
+            [row for row in self.history if row["replica"] == r],
+            seconds,
+            compiling,
         )
 
 
@@ -377,6 +408,17 @@ def printed_codes(policy: vq.Policy, active: np.ndarray) -> np.ndarray:
 def embedded_log_prob(policy: vq.Policy, box: Box, observations, actions, embeddings):
     outputs = policy.head(policy.trunk(observations), embeddings)
     return vq.log_prob(outputs, inside(actions, box), box)
+
+
+def _row(tree: Pytree, r: int) -> Pytree:
+    return jax.tree.map(lambda leaf: leaf[r], tree)
+
+
+def _cut(model: Pytree, problem: Problem) -> Pytree:
+    """Without the trajectories that only larger data sets have."""
+    if not isinstance(model, vq.Policy):
+        return model
+    return eqx.tree_at(lambda p: p.W, model, model.W[: len(problem.data)])
 
 
 def _put(tree: Pytree, r: int, leaf: Pytree) -> Pytree:

@@ -31,6 +31,9 @@ class Benchmark:
     """local: processes on this machine. ray: the cluster that RAY_ADDRESS names."""
     jobs: int = 1
     """Processes at a time (local)."""
+    together: int | None = None
+    """Data sets of the same shape that train in one program. Default: on a GPU of this
+    machine as many as make 24 runs, else 1."""
     gpus_per_fleet: float | None = None
     """GPUs of a fleet, or a part of one (ray). Default: 1, where there are any."""
     cpus_per_fleet: int | None = None
@@ -46,6 +49,8 @@ class Benchmark:
 
         if self.jobs < 1:
             raise UserError(f"jobs: expected at least 1, got {self.jobs}")
+        if self.together is not None and self.together < 1:
+            raise UserError(f"together: expected at least 1, got {self.together}")
         preset = presets.load(self.preset)
         chosen = fleets(preset, self.only)
         runs = sum(len(fleet.keys) for fleet in chosen)
@@ -88,12 +93,14 @@ class Benchmark:
             )
 
     def _estimated(self, todo: list["Fleet"]) -> list["Fleet"]:
-        """Say what it will take; fleets that are too large come back in parts."""
+        """Say what it will take; fleets come back joined, or in parts if too large."""
         from manyhands.sweep.estimate import Asked, ask
         from manyhands.sweep.local import environ
 
-        here = self.engine == "local"  # nodes of a cluster have memory of their own
-        asked = Asked(todo, self.jobs, split=here)
+        here = self.engine == "local"
+        # Nodes of a cluster have memory of their own, and each may take a fleet.
+        together = self.together if here else self.together or 1
+        asked = Asked(todo, self.jobs, split=here, together=together)
         try:
             found = ask(self.out, asked, environ(self.jobs))
         except RuntimeError as error:  # no reason not to try

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from manyhands.errors import UserError
 from manyhands.files import atomic_file
-from manyhands.sweep.plan import Fleet, fleets
+from manyhands.sweep import making
+from manyhands.sweep.plan import Fleet, Key, fleets
 from manyhands.sweep.preset import Preset
 from manyhands.sweep.results import Results
-from manyhands.sweep.run_fleet import make_data
 
 ATTEMPTS = 2  # of every fleet, in one call
 
@@ -27,7 +27,9 @@ class Outcome:
 
 
 class Engine(Protocol):
-    def run(self, folder: Path, todo: list[Fleet]) -> Iterator[Outcome]:
+    def run(
+        self, folder: Path, todo: list[Fleet], ready: making.Ready
+    ) -> Iterator[Outcome]:
         """Every fleet once, in the order in which they end."""
         ...
 
@@ -61,6 +63,7 @@ def benchmark(
         raise UserError(
             f"{folder}: holds results already; --resume goes on with what is missing"
         )
+    making.check(chosen)
     _same_as_before(folder / "preset.json", preset)
     results.mend()
     results.add(_finished_but_not_written(folder, chosen))
@@ -70,22 +73,22 @@ def benchmark(
     if todo:
         todo = [f for f in prepare(todo) if not there.issuperset(f.keys)]
     many = done + len(todo)
-    for fleet in todo:
-        make_data(folder, fleet)
     failed: list[Outcome] = []
     for _ in range(ATTEMPTS):
         failed = []
-        for outcome in engine.run(folder, todo):
-            name = outcome.fleet.name
-            if outcome.rows is None:
-                failed.append(outcome)
-                _note_failure(folder, outcome)
-                progress(done, many, f"{name} failed: {outcome.error}")
-                continue
-            results.add(outcome.rows)
-            done += 1
-            seconds = outcome.rows[0]["fleet_seconds"]
-            progress(done, many, f"{name}: {len(outcome.rows)} runs, {seconds:.0f} s")
+        with making.Making(folder, todo) as data:
+            for outcome in engine.run(folder, todo, data.wait):
+                name = outcome.fleet.name
+                if outcome.rows is None:
+                    failed.append(outcome)
+                    _note_failure(folder, outcome)
+                    progress(done, many, f"{name} failed: {outcome.error}")
+                    continue
+                results.add(outcome.rows)
+                done += 1
+                seconds = outcome.rows[0]["fleet_seconds"]
+                words = f"{name}: {len(outcome.rows)} runs, {seconds:.0f} s"
+                progress(done, many, words)
         todo = [outcome.fleet for outcome in failed]
         if not todo:
             break
@@ -108,12 +111,12 @@ def _same_as_before(path: Path, preset: Preset) -> None:
 
 
 def _finished_but_not_written(folder: Path, chosen: list[Fleet]) -> list[dict]:
-    """By a benchmark that was killed in between."""
+    """By a benchmark that was killed in between, however it had put runs together."""
+    wanted = {key for fleet in chosen for key in fleet.keys}
     rows = []
-    for fleet in chosen:
-        for path in (folder / "runs" / fleet.name).rglob("rows.json"):  # its parts'
-            rows += json.loads(path.read_text())
-    return rows
+    for path in sorted((folder / "runs").rglob("rows.json")):
+        rows += json.loads(path.read_text())
+    return [row for row in rows if Key.of(row) in wanted]
 
 
 def _note_failure(folder: Path, outcome: Outcome) -> None:

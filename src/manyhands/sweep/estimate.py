@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Hashable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,13 +28,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from manyhands import datasets
+from manyhands.algos.registry import algorithm
 from manyhands.envs import fork
 from manyhands.errors import UserError
 from manyhands.runs import environment
-from manyhands.sweep.plan import Fleet, parts
+from manyhands.sweep.making import data_file, made_here
+from manyhands.sweep.plan import Fleet, joined, parts
 from manyhands.sweep.programs import Program, Sizes, Work, programs
 from manyhands.sweep.results import Results
-from manyhands.sweep.run_fleet import data_file, made_here
 from manyhands.zoo.tasks import TASKS
 
 # Measured on one NVIDIA H200, jax 0.11: 274, 373, 878 and 2832 us for 1, 5, 25 and 100
@@ -55,6 +57,8 @@ COPIES = 3
 # (0.6 to 1.3 GB for fleets of `smoke`).
 HOST_COPIES = 4
 HOST_PROCESS = 1.3e9
+# Runs of one program that a GPU is busy with: beyond, launches cost little more.
+RUNS_TOGETHER = 24
 REFUSED = 3  # exit code
 
 
@@ -110,10 +114,12 @@ class Asked(NamedTuple):
     fleets: list[Fleet]
     jobs: int = 1
     split: bool = True  # fleets that memory is too small for
+    # Data sets of the same shape in one fleet; None: as many as serve the device.
+    together: int | None = 1
 
     def to_json(self) -> str:
-        given = [asdict(fleet) for fleet in self.fleets]
-        return json.dumps({"fleets": given, "jobs": self.jobs, "split": self.split})
+        fleets = [asdict(fleet) for fleet in self.fleets]
+        return json.dumps(self._asdict() | {"fleets": fleets})
 
     @staticmethod
     def from_json(text: str) -> "Asked":
@@ -188,25 +194,32 @@ def answer(folder: Path, asked: Asked) -> Estimate:
     speed = Speed.here(asked.jobs)
     counter = Counter(folder, speed)
     chosen, costs = [], []
-    for fleet in asked.fleets:
-        try:
-            sizes = counter.sizes(fleet)
-        except UserError:  # the fleet itself will say so
+
+    def fits(fleet: Fleet) -> bool:
+        return counter.memory(fleet) <= speed.memory
+
+    def most(fleet: Fleet) -> int:
+        if asked.together is not None:
+            return asked.together
+        return RUNS_TOGETHER // len(fleet.keys) if speed.together else 1
+
+    for fleet in joined(asked.fleets, counter.kind, most):
+        if not counter.knows(fleet):  # the fleet itself will say why
             chosen, costs = [*chosen, fleet], [*costs, None]
             continue
-        mine = [fleet]
-        if asked.split:
-            mine = parts(fleet, lambda f: counter.memory(f, sizes) <= speed.memory)  # noqa: B023
+        mine = parts(fleet, fits) if asked.split else [fleet]
         if not mine:
-            one = replace(fleet, k=fleet.k[:1], seeds=fleet.seeds[:1])
-            needed = counter.memory(one, sizes) / 1e9
+            one = replace(
+                fleet, data=fleet.data[:1], k=fleet.k[:1], seeds=fleet.seeds[:1]
+            )
+            needed = counter.memory(one) / 1e9
             raise UserError(
                 f"{fleet.name}: one run needs {needed:.1f} GB of memory and may use "
                 f"{speed.memory / 1e9:.1f}; use fewer transitions or a smaller "
                 "batch_size, fewer --jobs, or another device"
             )
         chosen += mine
-        costs += [counter.cost(part, sizes) for part in mine]
+        costs += [counter.cost(part) for part in mine]
     return Estimate(speed.device, speed.memory, chosen, costs)
 
 
@@ -218,47 +231,73 @@ class Counter:
         self._sizes: dict[str, Sizes] = {}
         self._work: dict[tuple, Work] = {}
 
-    def sizes(self, fleet: Fleet) -> Sizes:
-        if fleet.data not in self._sizes:
-            self._sizes[fleet.data] = sizes_of(self.folder, fleet)
-        return self._sizes[fleet.data]
+    def sizes(self, fleet: Fleet) -> list[Sizes]:
+        """Of each of its data sets."""
+        for data in fleet.data:
+            if data not in self._sizes:
+                alone = sizes_of(self.folder, data, fleet.transitions)
+                self._sizes[data] = alone
+        return [self._sizes[data] for data in fleet.data]
 
-    def cost(self, fleet: Fleet, sizes: Sizes) -> Cost:
-        seconds, factor = self.seconds(fleet, sizes), self.correction.get(fleet.label)
-        memory = self.memory(fleet, sizes)
+    def knows(self, fleet: Fleet) -> bool:
+        try:
+            self.sizes(fleet)
+        except UserError:
+            return False
+        return True
+
+    def kind(self, fleet: Fleet) -> Hashable | None:
+        """What data sets of one program have in common."""
+        if algorithm(fleet.algo).before or not self.knows(fleet):
+            return None
+        ((data,), (sizes,)) = fleet.data, self.sizes(fleet)
+        # How long behaviors are fitted depends on the transitions. As asked for: there
+        # are a few more when it is made.
+        asked = asked_for(data, fleet.transitions)
+        return sizes.observations, sizes.actions, asked or sizes.transitions
+
+    def cost(self, fleet: Fleet) -> Cost:
+        seconds, factor = self.seconds(fleet), self.correction.get(fleet.label)
+        memory = self.memory(fleet)
         return Cost(seconds * (factor or 1), memory, measured=factor is not None)
 
-    def memory(self, fleet: Fleet, sizes: Sizes) -> float:
+    def memory(self, fleet: Fleet) -> float:
         """Bytes: the data, all states, results of products for gradients."""
-        table, speed = 4 * sizes.transitions * sizes.columns, self.speed
+        every, largest, speed = *self._both(fleet), self.speed
+        table = sum(4 * sizes.transitions * sizes.columns for sizes in every)
         if not speed.together:
             table = HOST_COPIES * table + HOST_PROCESS
         most = 0.0
-        for program in programs(fleet, sizes):
+        for program in programs(fleet, largest):
             many = program.replicas
             drawn = 4 * CHUNK * program.batch_size
             at_work = many if speed.together else 1
             state = many * COPIES * program.state_bytes
-            work = self.work(fleet, sizes, program)
+            work = self.work(fleet, largest, program)
             most = max(most, state + at_work * (drawn + work.saved))
         return table + most
 
-    def seconds(self, fleet: Fleet, sizes: Sizes) -> float:
+    def seconds(self, fleet: Fleet) -> float:
+        every, largest = self._both(fleet)
         speed, total, updating = self.speed, PROCESS, 0.0
-        for program in programs(fleet, sizes):
-            work, many = self.work(fleet, sizes, program), program.replicas
+        for program in programs(fleet, largest):
+            work, many = self.work(fleet, largest, program), program.replicas
             launches = work.products * speed.product * (1 if speed.together else many)
             each = launches + many * work.flops / speed.rate
             updating += program.steps * each
             total += COMPILE
-        if not (fleet.episodes and sizes.env):
-            return total + updating
+        each = len(fleet.keys) // len(every) * fleet.episodes
+        steps = each * sum(sizes.episode for sizes in every if sizes.env)
         # Beside a GPU that goes on learning, but for the last one.
-        steps = len(fleet.keys) * fleet.episodes * sizes.episode
         playing = steps / (PLAYED * (os.cpu_count() or 1))
         along = fleet.evaluations * playing
         both = max(updating, along) if speed.together else updating + along
         return total + both + playing
+
+    def _both(self, fleet: Fleet) -> tuple[list[Sizes], Sizes]:
+        """Of each data set, and of the largest."""
+        every = self.sizes(fleet)
+        return every, max(every, key=lambda sizes: sizes.trajectories)
 
     def work(self, fleet: Fleet, sizes: Sizes, program: Program) -> Work:
         # Trajectories and K hardly matter for it, and counting takes a while.
@@ -282,13 +321,12 @@ class Counter:
         for row in Results(self.folder).rows():
             whole = not row.get("fleet_resumed", True)
             if whole and row["environment"]["device"] == self.speed.device:
-                key = row["data"], row["label"], row["fleet_seconds"]
+                key = row["label"], row["fleet_seconds"]
                 together[key].append(row)
-        for (data, label, seconds), rows in together.items():
+        for (label, seconds), rows in together.items():
             fleet = _fleet_of(rows)
-            sizes = self.sizes(fleet)
-            counted = self.seconds(fleet, sizes)
-            found[label][data, fleet.seeds, fleet.k] = seconds / counted
+            counted = self.seconds(fleet)
+            found[label][fleet.data, fleet.seeds, fleet.k] = seconds / counted
         return {k: float(np.median(list(v.values()))) for k, v in found.items()}
 
 
@@ -297,7 +335,7 @@ def _fleet_of(rows: list[dict[str, Any]]) -> Fleet:
     one = rows[0]
     ks = dict.fromkeys(row["k"] for row in rows if row["k"] is not None)
     return Fleet(
-        data=one["data"],
+        data=tuple(dict.fromkeys(row["data"] for row in rows)),
         label=one["label"],
         algo=one["algo"],
         preset=one["preset"],
@@ -313,16 +351,16 @@ def _fleet_of(rows: list[dict[str, Any]]) -> Fleet:
 # Data sets
 
 
-def sizes_of(folder: Path, fleet: Fleet) -> Sizes:
+def sizes_of(folder: Path, data: str, transitions: int | None) -> Sizes:
     """By its file, or by its name where it is still to be made."""
-    place, data = data_file(folder, fleet), fleet.data
+    place = data_file(folder, data)
     if not made_here(data):
         return _with_episode(Sizes.of(datasets.load(data)))
     if place.exists():
         return _with_episode(Sizes.of(datasets.load(place)))
+    size = asked_for(data, transitions)
+    assert size is not None
     maker, _, name = data.partition(":")
-    usual = datasets.usual_size(name)  # which knows what names there are
-    size = fleet.transitions or usual
     if maker == "fork":
         shape = fork.OBSERVATION_SIZE, fork.ACTION_SIZE
         env = fork.COURSES[name.partition("-")[0]].env_id
@@ -330,6 +368,14 @@ def sizes_of(folder: Path, fleet: Fleet) -> Sizes:
     task = TASKS[name.partition("-")[0]]
     shape = task.observations, task.actions
     return Sizes(*shape, size, -(-size // 1000), task.env_id)
+
+
+def asked_for(data: str, transitions: int | None) -> int | None:
+    """Transitions of a data set that is made here."""
+    if not made_here(data):
+        return None
+    usual = datasets.usual_size(data.partition(":")[2])  # knows what names there are
+    return transitions or usual
 
 
 def _with_episode(sizes: Sizes) -> Sizes:

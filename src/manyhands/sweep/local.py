@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import IO
 
 from manyhands.envs.processes import cores
+from manyhands.errors import UserError
 from manyhands.sweep.benchmark import Outcome
+from manyhands.sweep.making import Ready
 from manyhands.sweep.plan import Fleet
 
 PATIENCE = 120.0  # seconds, for an earlier attempt to end
@@ -23,16 +25,19 @@ PATIENCE = 120.0  # seconds, for an earlier attempt to end
 class Local:
     jobs: int = 1
 
-    def run(self, folder: Path, todo: list[Fleet]) -> Iterator[Outcome]:
+    def run(self, folder: Path, todo: list[Fleet], ready: Ready) -> Iterator[Outcome]:
+        given, workers = environ(self.jobs), max(1, cores() // self.jobs)
+
+        def one(fleet: Fleet) -> Outcome:
+            try:
+                ready(fleet)
+            except UserError as error:
+                return Outcome(fleet, None, str(error))
+            return run_process(folder, fleet, given, workers)
+
         with ThreadPoolExecutor(self.jobs) as pool:
             try:
-                given, workers = environ(self.jobs), max(1, cores() // self.jobs)
-                for ended in as_completed(
-                    [
-                        pool.submit(run_process, folder, fleet, given, workers)
-                        for fleet in todo
-                    ]
-                ):
+                for ended in as_completed([pool.submit(one, fleet) for fleet in todo]):
                     yield ended.result()
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)

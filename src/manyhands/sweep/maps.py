@@ -72,15 +72,18 @@ class Along:
     need them, in a file."""
 
     def __init__(
-        self, fit: Path, replicas: list[int], data: Trajectories, file: Path
+        self, fit: Path, replicas: dict[int, Trajectories], file: Path
     ) -> None:
-        self.checkpoint, self.replicas = Run(fit).checkpoint, replicas
-        self.percentile, self.file = percentiles(data), file
+        self.checkpoint, self.file = Run(fit).checkpoint, file
+        self.percentile = {r: percentiles(data) for r, data in replicas.items()}
         self.seen = 0.0
-        self.points: dict[int, list[dict[str, Any]]] = {}  # by step, of each replica
+        self.points: dict[int, dict[int, Any]] = {}  # by step, of each replica
         if file.exists():  # an earlier attempt's
             there = json.loads(file.read_text())
-            self.points = {int(step): maps for step, maps in there.items()}
+            self.points = {
+                int(step): {int(r): one for r, one in maps.items()}
+                for step, maps in there.items()
+            }
 
     def __call__(self, done: int, shown: dict[str, float]) -> None:
         del done, shown  # the checkpoint may be of an earlier step
@@ -94,33 +97,35 @@ class Along:
         with safe_open(self.checkpoint, "numpy") as file:
             step = json.loads(file.get_tensor("about").tobytes().decode())["step"]
             W, E, active = map(file.get_tensor, (".best.W", ".best.E", ".active"))
-        self.points[step] = [
-            place(_unit(W[r]), _unit(E[r][active[r]]), self.percentile)
-            for r in self.replicas
-        ]
+        self.points[step] = {
+            # The rows of W beyond its trajectories are padding.
+            r: place(_unit(W[r][: len(own)]), _unit(E[r][active[r]]), own)
+            for r, own in self.percentile.items()
+        }
         with atomic_file(self.file) as temporary:
             temporary.write_text(json.dumps(self.points))
 
-    def maps(self, n: int, behavior: Behavior, data: Trajectories) -> dict[str, Any]:
-        """Of the n-th of these replicas: a few along training, and the last."""
+    def maps(self, r: int, behavior: Behavior) -> dict[str, Any]:
+        """Of one of these replicas: a few along training, and the last."""
         stages = schedule.plan("vq", behavior.options)
         end, coded = stages[-1].end, stages[-1].first
         points = {
-            step: maps[n]
+            step: maps[r]
             # Before there are codes, their places mean nothing.
             | ({"behaviors": [[], []]} if step <= coded and coded else {})
             for step, maps in self.points.items()
             if step < end
         }
         W, E = (_unit(np.asarray(x)) for x in (behavior.model.W, behavior.model.E))
-        shown = chosen(len(data))
+        own = self.percentile[r]
+        shown = chosen(len(own))
         return {
-            "percentile": self.percentile[shown].round().astype(int).tolist(),
+            "percentile": own[shown].round().astype(int).tolist(),
             "codes": behavior.codes[shown].tolist(),
             "points": [
                 {"step": step, **points[step]} for step in spread(list(points), end)
             ]
-            + [{"step": end, **place(W, E, self.percentile)}],
+            + [{"step": end, **place(W, E, own)}],
         }
 
 

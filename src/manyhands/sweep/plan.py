@@ -1,11 +1,15 @@
 """From a preset to fleets: runs that one process trains together."""
 
+import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Hashable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from manyhands.errors import UserError
 from manyhands.sweep.preset import Preset
@@ -13,9 +17,10 @@ from manyhands.sweep.preset import Preset
 
 @dataclass(frozen=True)
 class Fleet:
-    """One algorithm on one data set, all K and seeds, or a part of them."""
+    """One algorithm on some data sets of the same shape, all K and seeds, or a part of
+    them."""
 
-    data: str
+    data: tuple[str, ...]
     label: str
     algo: str
     preset: str
@@ -30,14 +35,19 @@ class Fleet:
     @property
     def name(self) -> str:
         """For people, and for a folder."""
-        whole = f"{safe(self.data)}/{safe(self.label)}"
+        whole = f"{_together(self.data)}/{safe(self.label)}"
         return f"{whole}/{self.part}" if self.part else whole
 
     @property
     def keys(self) -> list["Key"]:
-        """Of the results it will have."""
+        """Of the results it will have, in the order of its replicas."""
         ks = [str(k) for k in self.k] or [None]
-        return [Key(self.data, self.label, k, seed) for k in ks for seed in self.seeds]
+        return [
+            Key(data, self.label, k, seed)
+            for data in self.data
+            for k in ks
+            for seed in self.seeds
+        ]
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -45,7 +55,7 @@ class Fleet:
     @staticmethod
     def from_json(text: str) -> "Fleet":
         content = json.loads(text)
-        lists = {name: tuple(content[name]) for name in ("k", "seeds")}
+        lists = {name: tuple(content[name]) for name in ("data", "k", "seeds")}
         return Fleet(**content | lists)
 
 
@@ -66,11 +76,19 @@ def safe(name: str) -> str:
     return re.sub(r"[^\w.+-]+", "-", Path(name).name if "/" in name else name)
 
 
+def _together(data: tuple[str, ...]) -> str:
+    """All the names would be too long for a folder."""
+    if len(data) == 1:
+        return safe(data[0])
+    digest = hashlib.sha256("\n".join(data).encode()).hexdigest()[:6]
+    return f"{safe(data[0])}+{len(data) - 1}-{digest}"
+
+
 def fleets(preset: Preset, only: tuple[str, ...] = ()) -> list[Fleet]:
     """All of a preset, or those whose name contains one of these words."""
     everything = [
         Fleet(
-            data,
+            (data,),
             entry.label,
             entry.algo,
             entry.preset,
@@ -93,12 +111,41 @@ def fleets(preset: Preset, only: tuple[str, ...] = ()) -> list[Fleet]:
     return chosen
 
 
+def joined(
+    apart: list[Fleet],
+    kind: Callable[[Fleet], Hashable | None],
+    most: Callable[[Fleet], int],
+) -> list[Fleet]:
+    """Those of the same entry and kind as one, as even as may be.
+
+    Args:
+        kind: what has to be the same; None: it stays alone.
+        most: data sets of one fleet.
+    """
+    alike: dict[Hashable, list[Fleet]] = defaultdict(list)
+    for number, fleet in enumerate(apart):
+        same = kind(fleet)
+        alike[number if same is None else (fleet.label, same)].append(fleet)
+    found = []
+    for group in alike.values():
+        names = [name for fleet in group for name in fleet.data]
+        many = -(-len(names) // max(1, most(group[0])))
+        parts = np.array_split(np.arange(len(names)), many)
+        found += [replace(group[0], data=tuple(names[i] for i in p)) for p in parts]
+    return found
+
+
 def parts(fleet: Fleet, fits: Callable[[Fleet], bool]) -> list[Fleet]:
-    """The fleet itself, or else as few parts as fit: with fewer seeds, then with one K
-    at a time; none at all, if a single run does not. (Replicas do not feel each
-    other.)"""
+    """The fleet itself, or else parts that fit: with fewer data sets, then with fewer
+    seeds, then with one K at a time; none at all, if a single run does not. (Replicas
+    do not feel each other.)"""
     if fits(fleet):
         return [fleet]
+    if len(fleet.data) > 1:
+        half = len(fleet.data) // 2
+        halves = [fleet.data[:half], fleet.data[half:]]
+        found = [parts(replace(fleet, data=data), fits) for data in halves]
+        return [part for some in found for part in some] if all(found) else []
     for some in ([fleet], [replace(fleet, k=(k,)) for k in fleet.k]):
         for most in range(len(fleet.seeds), 0, -1):
             cut = [_with_seeds(f, n, most) for f in some for n in _starts(f, most)]

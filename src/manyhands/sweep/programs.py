@@ -140,7 +140,7 @@ def _inside(equation: Any) -> list[Any]:
 
 
 def programs(fleet: Fleet, sizes: Sizes) -> list[Program]:
-    """In the order in which they run."""
+    """In the order in which they run. `sizes` of the largest of its data sets."""
     learner = algorithm(fleet.algo)
     options = hyper.resolve(learner.presets, fleet.preset, fleet.options)
     if not fleet.k:
@@ -163,7 +163,7 @@ def _of_learner(
     learner: Algorithm, options: Any, fleet: Fleet, sizes: Sizes
 ) -> tuple[list[Program], Any, Given]:
     """What it fits first, the dynamics it learns before, and itself."""
-    many, given, found = len(fleet.seeds), _given(sizes), []
+    many, given, found = len(fleet.keys), _given(sizes), []
     options = learner.settle(options, Setting(sizes.stand_in(), sizes.env, False))
     if learner.first is not None:
         changes = learner.first_changes(options)
@@ -239,7 +239,7 @@ def _acting(
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), fleet.episodes))
     box = Box(*[_floats(sizes.actions)] * 2)
     steps = sizes.episode * (fleet.evaluations + 1)
-    many = len(fleet.seeds)
+    many = len(fleet.keys)
     return Program("plans", learner.act, (model, box, rows, keys), steps, many)
 
 
@@ -284,7 +284,8 @@ def _behavior_set(
 
     def found() -> Start:
         state = start()
-        return Start(state.policy.tree(), vq.values(state), 0, np.ones(codes, bool))
+        there = np.ones(codes, bool), sizes.trajectories
+        return Start(state.policy.tree(), vq.values(state), 0, *there)
 
     return found
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from manyhands.errors import UserError, require
 from manyhands.sweep.benchmark import Outcome
 from manyhands.sweep.local import run_process
+from manyhands.sweep.making import Ready
 from manyhands.sweep.plan import Fleet
 
 NODES_LOST = 3  # under one fleet, after which it is begun again
@@ -52,7 +53,7 @@ class Ray:
             raise UserError(f"cpus per fleet: expected at least 1, got {cpus}")
         _ray()  # absent: say so before anything is written
 
-    def run(self, folder: Path, todo: list[Fleet]) -> Iterator[Outcome]:
+    def run(self, folder: Path, todo: list[Fleet], ready: Ready) -> Iterator[Outcome]:
         if not todo:
             return
         ray = _ray()
@@ -71,8 +72,15 @@ class Ray:
             )
             # Nodes have other working directories.
             given = folder.resolve(), Path.cwd(), share.gpus
-            tasks = {task.remote(fleet, *given): fleet for fleet in todo}
+            tasks = {}
             try:
+                for fleet in todo:
+                    try:
+                        ready(fleet)
+                    except UserError as error:
+                        yield Outcome(fleet, None, str(error))
+                        continue
+                    tasks[task.remote(fleet, *given)] = fleet
                 while tasks:
                     (ended,), _ = ray.wait(list(tasks))
                     yield _outcome(ray, ended, tasks.pop(ended))

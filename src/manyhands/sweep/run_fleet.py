@@ -7,9 +7,7 @@ does.
 """
 
 import json
-import os
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -23,40 +21,25 @@ from manyhands.behavior.fit import fit
 from manyhands.data.trajectories import Trajectories
 from manyhands.files import atomic_file
 from manyhands.runs import Run, environment
+from manyhands.sweep.making import end_with_the_caller, place_of
 from manyhands.sweep.maps import Along, histogram
-from manyhands.sweep.plan import Fleet, Key, safe
+from manyhands.sweep.plan import Fleet, Key
 
 # Between checkpoints of a fit: maps along training are made of them.
 MAP_SECONDS = 10.0
 
 
-def data_file(folder: Path, fleet: Fleet) -> Path:
-    return folder / "data" / f"{safe(fleet.data)}.npz"
-
-
-def made_here(data: str) -> bool:
-    return data.partition(":")[0] in datasets.MAKERS
-
-
-def make_data(folder: Path, fleet: Fleet) -> None:
-    """Data sets that are made here are made once, for all fleets."""
-    place = data_file(folder, fleet)
-    if made_here(fleet.data) and not place.exists():
-        name = fleet.data.partition(":")[2]
-        datasets.save(datasets.make(name, fleet.transitions), place)
-
-
 def run(folder: Path, fleet: Fleet, workers: int | None = None) -> list[dict[str, Any]]:
     """Train and evaluate; goes on where an earlier attempt was interrupted."""
     started = time.perf_counter()
-    where = data_file(folder, fleet) if made_here(fleet.data) else fleet.data
-    data, place = datasets.load(where), folder / "runs" / fleet.name
+    sets = [datasets.load(place_of(folder, name)) for name in fleet.data]
+    place = folder / "runs" / fleet.name
     resumed = any(place.rglob("config.json"))
-    sets, maps = _behaviors(fleet, data, place) if fleet.k else (None, {})
+    found, maps = _behaviors(fleet, sets, place) if fleet.k else (None, {})
     policies = train(
-        data,
+        _one_or_all(sets),
         fleet.algo,
-        behavior=sets,
+        behavior=found,
         seed=list(fleet.seeds),
         preset=fleet.preset,
         episodes=fleet.episodes,
@@ -65,19 +48,26 @@ def run(folder: Path, fleet: Fleet, workers: int | None = None) -> list[dict[str
         out=place,
         **fleet.options,
     )
-    metrics, about = Run(place).metrics(), {"histogram": histogram(data)}
+    metrics = Run(place).metrics()
+    each = len(policies) // len(sets)
+    about = [{"histogram": histogram(data)} for data in sets]
     rows = []
     for r, (key, policy) in enumerate(zip(fleet.keys, policies, strict=True)):
-        mine = [m for m in metrics if m["replica"] == r]
+        n, mine = r // each, [m for m in metrics if m["replica"] == r]
         more = {"maps": maps[r]} if r in maps else {}
-        rows.append(_row(fleet, data, key, policy, mine) | about | more)
+        rows.append(_row(fleet, sets[n], key, policy, mine) | about[n] | more)
     seconds = time.perf_counter() - started
     took = {"fleet_seconds": seconds, "fleet_resumed": resumed}
     return [row | took for row in rows]
 
 
+def _one_or_all(sets: list[Trajectories]) -> Any:
+    """A run on one data set is what everybody else's is."""
+    return sets[0] if len(sets) == 1 else sets
+
+
 def _behaviors(
-    fleet: Fleet, data: Trajectories, place: Path
+    fleet: Fleet, sets: list[Trajectories], place: Path
 ) -> tuple[list[Behavior], dict[int, dict[str, Any]]]:
     """The sets of every K and seed; maps of the first seed's of every K, by replica.
 
@@ -86,17 +76,18 @@ def _behaviors(
     learner = algorithm(fleet.algo)
     done, many = place / "behavior", len(fleet.keys)
     firsts = list(range(0, many, len(fleet.seeds)))
-    along = Along(done, firsts, data, place / "maps.json")
+    shown = {r: sets[r * len(sets) // many] for r in firsts}
+    along = Along(done, shown, place / "maps.json")
     if (done / "summary.json").exists():
         places = [done / f"replica-{r}" for r in range(many)] if many > 1 else [done]
-        sets = [Behavior.load(one) for one in places]
+        found = [Behavior.load(one) for one in places]
     else:
         options = learner.presets[fleet.preset]
         changes = learner.first_changes(
             type(options)(**vars(options) | fleet.options)  # as `train` would
         )
-        sets = fit(
-            data,
+        found = fit(
+            _one_or_all(sets),
             k=list(fleet.k),
             seed=list(fleet.seeds),
             preset=fleet.preset,
@@ -105,8 +96,7 @@ def _behaviors(
             progress=along,
             **changes,
         )
-    maps = {r: along.maps(n, sets[r], data) for n, r in enumerate(firsts)}
-    return sets, maps
+    return found, {r: along.maps(r, found[r]) for r in firsts}
 
 
 def _row(
@@ -124,7 +114,7 @@ def _row(
         if "evaluation/return_mean" in m
     ]
     return {
-        "data": fleet.data,
+        "data": key.data,
         "label": fleet.label,
         **about,
         "k": key.k,
@@ -143,16 +133,11 @@ def _row(
     }
 
 
-def _end_with_the_caller() -> None:
-    sys.stdin.read()
-    os._exit(1)
-
-
 def main() -> None:
     folder = Path(sys.argv[1])
     workers = int(sys.argv[2]) if len(sys.argv) > 2 else None
     fleet = Fleet.from_json(sys.stdin.readline())
-    threading.Thread(target=_end_with_the_caller, daemon=True).start()
+    end_with_the_caller()
     rows = run(folder, fleet, workers)
     with atomic_file(folder / "runs" / fleet.name / "rows.json") as temporary:
         temporary.write_text(json.dumps(rows))

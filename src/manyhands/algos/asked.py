@@ -1,0 +1,133 @@
+"""What a call of `train` asks for: seeds, numbers of behaviors, options of replicas."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import fields
+from numbers import Integral
+from typing import Any
+
+import jax
+import numpy as np
+
+from manyhands import hyper
+from manyhands.algos.algorithm import Algorithm, Setting
+from manyhands.behavior.estimate import Behavior
+from manyhands.behavior.fit import check_k
+from manyhands.behavior.methods import METHODS
+from manyhands.data.trajectories import Trajectories
+from manyhands.errors import UserError
+
+
+def seeds_of(seed: int | Sequence[int]) -> tuple[list[int], bool]:
+    """And whether there are several, as for all that may be a sequence."""
+    several = not isinstance(seed, Integral)
+    seeds = [int(s) for s in (seed if several else [seed])]  # pyright: ignore
+    for number in seeds:
+        if not 0 <= number < 2**31:
+            raise UserError(f"seed: expected a number from 0 to 2^31 - 1, got {number}")
+    if not seeds:
+        raise UserError("seed: expected at least one, got none")
+    return seeds, several
+
+
+def ks_of(
+    learner: Algorithm, sets: list[Trajectories], behavior: Any, k: Any
+) -> tuple[list[int | str], bool]:
+    several = not isinstance(k, Integral | str)
+    # NumPy's integers are as good as Python's.
+    ks = [int(v) if isinstance(v, Integral) else v for v in (k if several else [k])]
+    if not ks:
+        raise UserError("k: expected at least one, got none")
+    if behavior is None and learner.first == "vq":
+        for data, value in itertools.product(sets, ks):
+            check_k(value, len(data))
+    elif len(ks) > 1:
+        raise UserError(
+            f"k: expected one, for no behavior set is fitted here, got {len(ks)}"
+        )
+    return ks, several
+
+
+def grid(
+    learner: Algorithm, preset: str, changes: dict[str, Any]
+) -> tuple[list[Any], bool]:
+    """Options: a preset with changes, of which floats may be sequences."""
+    default = next(iter(learner.presets.values()))
+    floats = {field.name for field in fields(default) if field.type is float}
+    lists = {
+        name: list(value)
+        for name, value in changes.items()
+        if name in floats and isinstance(value, Sequence | np.ndarray)
+    }
+    rest = {name: value for name, value in changes.items() if name not in lists}
+    options = [
+        hyper.resolve(learner.presets, preset, rest | dict(zip(lists, values)))
+        for values in itertools.product(*lists.values())
+    ]
+    return options, bool(lists)
+
+
+def settled(
+    learner: Algorithm, options: list[Any], settings: list[Setting]
+) -> list[list[Any]]:
+    """For every data set: with all decided that depends on it."""
+    every = [[learner.settle(o, setting) for o in options] for setting in settings]
+    first, *others = (jax.tree.structure(of_set) for of_set in every)
+    if any(other != first for other in others):
+        # What is no float is a part of the program.
+        raise UserError(
+            "data: expected sets that one program can learn from; these ask for "
+            "different options"
+        )
+    return every
+
+
+def behaviors_of(
+    learner: Algorithm,
+    sets: list[Trajectories],
+    seeds: int,
+    behavior: Behavior | Sequence[Behavior] | None,
+) -> list[list[list[Behavior]]] | None:
+    """Those given: for every data set, k and seed, each fitted to its data by the right
+    method."""
+    if behavior is None:
+        return None
+    method = learner.first or learner.takes
+    if method not in METHODS:
+        raise UserError("behavior: expected none, this algorithm does not use one")
+    given = [behavior] if isinstance(behavior, Behavior) else list(behavior)
+    each = len(sets) * seeds
+    if len(given) == 1:
+        given *= each
+    if not given or len(given) % each:
+        of_sets = f" and {len(sets)} data sets" if len(sets) > 1 else ""
+        raise UserError(
+            f"behavior: expected one, or one for each of the {seeds} seeds{of_sets} "
+            f"(and each k), got {len(given)}"
+        )
+    found = in_rows(given, len(sets), seeds)
+    for data, of_set in zip(sets, found):
+        mine = [one for of_k in of_set for one in of_k]
+        for one in mine:
+            if one.method != method:
+                raise UserError(f"behavior: expected method {method}, got {one.method}")
+            if one.fingerprint != data.fingerprint:
+                raise UserError("behavior: expected one fitted to this data set")
+            if not all(map(np.array_equal, one.scaling, mine[0].scaling)):
+                raise UserError(
+                    "behavior: expected all to scale observations alike (their options "
+                    "standardise and holdout differ)"
+                )
+    return found
+
+
+def k_of(behavior: Behavior) -> int | str:
+    """As it was asked for."""
+    return behavior.summary.get("behavior", {}).get("k", behavior.k)
+
+
+def in_rows(found: list[Any], sets: int, seeds: int) -> list[list[list[Any]]]:
+    """Of each data set, for each k, for every seed."""
+    rows = [found[n : n + seeds] for n in range(0, len(found), seeds)]
+    ks = len(rows) // sets
+    return [rows[n : n + ks] for n in range(0, len(rows), ks)]
