@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from manyhands import UserError, fit, load_policy, make, train
+from manyhands import UserError, fit, load_policy, make, train, write_report
 
 SMALL: dict[str, Any] = dict(steps=16, policy_width=16, batch_size=32)
 POLICY: dict[str, Any] = dict(steps=12, batch_size=32, critic_width=16)
@@ -73,12 +73,20 @@ def test_each_has_a_folder_with_its_own_trajectories(sets, fitted):
         assert [int(row["code"]) for row in rows] == behavior.codes.tolist()
 
 
+def test_there_is_no_page_for_several_data_sets(fitted):
+    _, folder = fitted
+    with pytest.raises(UserError, match="a run on one data set, got one on 2"):
+        write_report(folder)
+    assert not (folder / "report.html").exists()
+
+
 def test_policies_are_what_they_would_be_alone(sets, tmp_path):
     """And so is what they fit first."""
     how = POLICY | dict(behavior_steps=12, width=16, samples=2, episodes=2, workers=1)
     together = train(sets, "brac_v", seed=[3, 4], evaluations=1, out=tmp_path, **how)
     assert len(together) == 4
-    alone, one = train(sets[1], "brac_v", seed=4, **how), together[3]
+    alone: Any = train(sets[1], "brac_v", seed=4, **how)
+    one = together[3]
     same_bits(one, alone)
     assert one.summary["policy"] == alone.summary["policy"]
     assert [policy.env_id for policy in together[::2]] == [d.env_id for d in sets]
@@ -92,7 +100,8 @@ def test_trajectories_that_learn_with_the_policy_are_padded_and_cut(sets, fitted
     given = [b for b in fitted[0] if b.summary["behavior"]["k"] == 3]
     how = POLICY | dict(joint=True, held_to="own", episodes=0)
     together = train(sets, behavior=given, seed=1, **how)
-    alone, one = train(sets[1], behavior=given[1], seed=1, **how), together[1]
+    alone: Any = train(sets[1], behavior=given[1], seed=1, **how)
+    one = together[1]
     assert len(one.model.W) == len(alone.model.W) == len(sets[1])
     assert [len(p.model.E) for p in together] == [b.k for b in given]
     # Codes may be padded to the same number, which changes the order of sums.

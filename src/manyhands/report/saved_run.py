@@ -38,7 +38,7 @@ def open_run(path: str | Path, data: Trajectories | None = None) -> SavedRun:
         data: what the run was made from; looked for where the run says, if None.
     """
     run = Run(path)
-    config = run.read_json("config.json")
+    config = _config(run)
     if not (run.path / "summary.json").exists():
         raise UserError(
             f"{run.path}: this run is not finished; repeat its command to go on with it"
@@ -51,7 +51,17 @@ def open_run(path: str | Path, data: Trajectories | None = None) -> SavedRun:
 
 def same_data(run: str | Path, data: Trajectories) -> bool:
     """Was the run made from this data set?"""
-    return Run(run).read_json("config.json")["data"]["fingerprint"] == data.fingerprint
+    return _config(Run(run))["data"]["fingerprint"] == data.fingerprint
+
+
+def _config(run: Run) -> dict[str, Any]:
+    config = run.read_json("config.json")
+    if isinstance(config["data"], list):
+        raise UserError(
+            f"{run.path}: expected a run on one data set, got one on "
+            f"{len(config['data'])}; its replica-N/summary.json say what came out"
+        )
+    return config
 
 
 def _behaviors(
