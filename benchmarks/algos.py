@@ -3,6 +3,8 @@
 HalfCheetah's sizes, each algorithm's own batch and networks, synthetic data; both
 libraries draw their batches as they do in training. d3rlpy needs an environment of its
 own (it pins an old gymnasium): name its interpreter. The two take turns, best of three.
+GFLOP are those of one update's matrix products, counted as though policies that learn
+at every other update learnt at each.
 Usage: python benchmarks/algos.py [--d3rlpy PYTHON] [--algos bc cql ...]
 """
 
@@ -12,9 +14,11 @@ import subprocess
 from pathlib import Path
 
 import jax
-from train import LEFT_OUT, measure
+from train import LEFT_OUT, given, measure, rows_of
 
-from manyhands.algos.registry import ALGORITHMS
+from manyhands.algos.registry import ALGORITHMS, algorithm
+from manyhands.sweep.estimate import matmul_rate
+from manyhands.sweep.programs import Program
 
 THEIRS = ["bc", "cql", "bcq", "plas", "td3_bc", "iql", "rebrac"]
 
@@ -24,6 +28,16 @@ def of_d3rlpy(python: str, name: str, updates: int) -> float:
     command = [python, str(script), name, str(updates)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return float(done.stdout.splitlines()[-1])
+
+
+def flops(name: str) -> float:
+    learner = algorithm(name)
+    options = learner.presets["default"]
+    start, key = given(name, options, 0), jax.random.key(0)
+    state = learner.start(key, start, options)
+    batch = rows_of(options.batch_size).batch(jax.numpy.arange(options.batch_size))
+    arguments = state, batch, key, options, learner.fitted(start, options)
+    return Program(name, learner.update, arguments, 1, 1).work().flops
 
 
 def main() -> None:
@@ -36,17 +50,21 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, nargs="+", default=None)
     args = parser.parse_args()
     device = jax.devices()[0]
+    rate = matmul_rate() / 1e9
     print(f"{device.platform} {device.device_kind}, {os.cpu_count()} cores")
+    print(f"a product of 256 x 300 x 300 reaches {rate:,.0f} GFLOP/s")
     many = args.replicas or ([1] if on_cpu else [1, 5, 25])
     rows = 100_000 if on_cpu else 1_000_000
-    heads = [f"{n} replicas" for n in many] + (
+    heads = ["GFLOP", *(f"{n} replicas" for n in many), "GFLOP/s"] + (
         ["d3rlpy", "ratio"] if args.d3rlpy else []
     )
     print(f"| updates/s | {' | '.join(heads)} |")
     print("|---|" + "---:|" * len(heads))
     for name in args.algos:
         ours = [n / measure(name, "default", n, args.updates, rows) for n in many]
-        cells = [f"{rate:,.0f}" for rate in ours]
+        work = flops(name) / 1e9
+        cells = [f"{work:.2f}", *(f"{rate:,.0f}" for rate in ours)]
+        cells.append(f"{work * max(ours):,.0f}")
         if args.d3rlpy:
             cells += ["", ""]
             if name in THEIRS:

@@ -119,6 +119,20 @@ def test_a_packed_row_is_the_transition():
     assert batch.terminals.tolist() == [0, 0]
 
 
+def test_several_data_sets_lie_side_by_side():
+    parts = [
+        fleet.Packed.of(make_data(rows, value))
+        for rows, value in ((30, 1.0), (20, 5.0))
+    ]
+    joined, ranges = fleet.Packed.join(parts)
+    assert ranges == [range(30), range(30, 50)]
+    for part, rows in zip(parts, ranges):
+        np.testing.assert_array_equal(joined.rows[rows.start : rows.stop], part.rows)
+    alone, (whole,) = fleet.Packed.join(parts[:1])
+    assert alone is parts[0]
+    assert whole == range(30)
+
+
 def test_a_packed_row_knows_what_came_next():
     data = make_data(30, 1.0)
     actions = np.linspace(-1, 1, 30, dtype=np.float32)[:, None]
@@ -127,6 +141,10 @@ def test_a_packed_row_knows_what_came_next():
     np.testing.assert_array_equal(np.isnan(batch.next_actions[:, 0]), ends)
     following = np.roll(actions, -1, axis=0)
     np.testing.assert_array_equal(batch.next_actions[~ends], following[~ends])
+    # Files may have rounded the two copies of a state differently.
+    rounded = replace(data, next_observations=data.next_observations * (1 + 1e-6))
+    batch = fleet.Packed.of(rounded).batch(jnp.arange(30))
+    np.testing.assert_array_equal(np.isnan(batch.next_actions[:, 0]), ends)
     # Rows that were left out break it, too.
     kept, _ = replace(data, actions=actions).split_within(0.3, 0)
     batch = fleet.Packed.of(kept).batch(jnp.arange(kept.transitions))

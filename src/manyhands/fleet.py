@@ -23,6 +23,8 @@ from jaxtyping import Array, Float, Int, UInt
 from manyhands.data.trajectories import Trajectories
 from manyhands.types import Batch, Key, Metrics, Pytree
 
+ROUNDING = 1e-5  # of a state, in units of its deviation
+
 # state, batch, key, config, fitted -> state, metrics
 Update = Callable[[Pytree, Batch, Key, Pytree, Pytree], tuple[Pytree, Metrics]]
 
@@ -97,7 +99,9 @@ def unpack(rows: Float[Array, "*lead column"], states: int, actions: int) -> Bat
 def _next_actions(data: Trajectories) -> np.ndarray:
     """Not a number where the next row does not go on from this one."""
     found = np.full_like(data.actions, np.nan)
-    goes_on = (data.next_observations[:-1] == data.observations[1:]).all(axis=1)
+    # Files may have rounded the two copies of a state differently.
+    apart = np.abs(data.next_observations[:-1] - data.observations[1:])
+    goes_on = (apart <= ROUNDING * data.observations.std(axis=0)).all(axis=1)
     goes_on &= data.trajectory[:-1] == data.trajectory[1:]
     found[:-1][goes_on] = data.actions[1:][goes_on]
     return found

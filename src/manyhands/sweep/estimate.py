@@ -76,14 +76,14 @@ class Speed(NamedTuple):
             memory = math.inf
             if hasattr(os, "sysconf"):  # not on Windows
                 memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / jobs
-            rate = CPU_SHARE * _matmul_rate()
+            rate = CPU_SHARE * matmul_rate()
             return Speed(device, memory, rate, CPU_PRODUCT, together=False)
         stats = jax.devices()[0].memory_stats() or {}
         limit = float(stats.get("bytes_limit", math.inf))
         return Speed(device, limit, GPU_RATE, GPU_PRODUCT, together=True)
 
 
-def _matmul_rate() -> float:
+def matmul_rate() -> float:
     """FLOP/s of a product as learners have them, the best of some."""
     rows, width, times = 256, 300, 100
     matrix = jnp.full((width, width), 1 / width)
