@@ -24,6 +24,7 @@ def about(behavior: Behavior) -> dict:
     return behavior.summary["behavior"]
 
 
+@pytest.mark.learns
 @pytest.mark.parametrize("k", STEPS)
 def test_sources_are_recovered_with_their_number_given_or_not(k):
     data = make(f"fork-{k}", 20_000)
@@ -40,6 +41,7 @@ def test_sources_are_recovered_with_their_number_given_or_not(k):
         assert about(given)["heldout_log_prob"] - single >= 0.3
 
 
+@pytest.mark.learns
 def test_sources_of_real_data(real_data):
     """Ten episodes: uniform noise, a policy, and that policy with 30 % noise."""
     data = load(real_data / "halfcheetah_brac_example.hdf5")
