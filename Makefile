@@ -2,7 +2,7 @@
 .PHONY: demo test test-slow lint fix bench docs clean
 PYTHON ?= python3
 BIN := .venv/bin
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 # In two parts, which share what they compile: after some thousand compiled programs a
 # process holds gigabytes of them.
 MANY_PROGRAMS := tests/algos tests/contracts tests/dynamics
@@ -13,7 +13,7 @@ demo: .venv/.ready-demo
 
 test: .venv/.ready-dev
 	@cache=$$(mktemp -d) && trap "rm -rf $$cache" EXIT && \
-	  export JAX_COMPILATION_CACHE_DIR=$$cache JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.2 && \
+	  export JAX_COMPILATION_CACHE_DIR=$$cache && \
 	  $(PYTEST) $(MANY_PROGRAMS) && $(PYTEST) $(MANY_PROGRAMS:%=--ignore %)
 
 test-slow: .venv/.ready-dev

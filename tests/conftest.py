@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from jaxtyping import install_import_hook
@@ -24,10 +25,39 @@ CACHE = "JAX_COMPILATION_CACHE_DIR"
 
 def pytest_configure(config: pytest.Config) -> None:
     """The processes of one session share what they compile: most of their time."""
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
     if CACHE not in os.environ:
         os.environ[CACHE] = tempfile.mkdtemp(prefix="manyhands-tests-")
-        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
         config.add_cleanup(lambda: shutil.rmtree(os.environ.pop(CACHE)))
+
+
+# Files that take longest, in this order before all others: what begins last must be
+# short, or one process is at work on it while the others have ended.
+LONGEST = """
+    algos/test_lbrac_v contracts/test_algorithms behavior/test_fork_sources
+    sweep/test_benchmark cli/test_cli behavior/test_many_sources
+    behavior/test_interrupted behavior/test_estimate contracts/test_estimators
+    algos/test_cql test_docs test_examples sweep/test_ray_engine
+    sweep/test_estimates_of_fleets zoo/test_train cli/test_train_command
+""".split()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here, last = Path(__file__).parent, len(LONGEST)
+    place = {here / f"{name}.py": i for i, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path, last))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Programs that run for moments are compiled with few optimizations: twice as fast.
+
+    Not those of tests marked `learns` or `slow`. Here and in processes that the test
+    starts.
+    """
+    quick = not any(map(item.get_closest_marker, ("learns", "slow")))
+    jax.config.update("jax_disable_most_optimizations", quick)
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(int(quick))
 
 
 REAL_DATA = Path(__file__).parents[2] / "shared" / "data"

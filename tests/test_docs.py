@@ -7,7 +7,6 @@ import runpy
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 import tyro
@@ -24,14 +23,6 @@ COMMANDS = runpy.run_path(str(DOCS / "build" / "cli.py"))["COMMANDS"]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # As few updates as show that a call works; how well is for the suites of learners.
 FEW = 20
-
-
-@pytest.fixture(autouse=True)
-def quick_compiling():
-    """A few steps of many programs: compiling is all of the time."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def blocks(page: Path, language: str) -> list[str]:

@@ -5,7 +5,6 @@ import runpy
 import sys
 from pathlib import Path
 
-import jax
 import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -38,14 +37,6 @@ RUNS = {
         "example-5/report.html",
     ),
 }
-
-
-@pytest.fixture(autouse=True)
-def quick_compiling():
-    """A few steps of many programs: compiling is all of the time."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -250,6 +250,7 @@ def test_targets_start_as_copies():
             assert np.array_equal(a, b)
 
 
+@pytest.mark.learns
 def test_it_pulls_the_arm_that_pays_and_knows_what_that_is_worth(fork):
     policy = train(arms(fork.transitions), "bcq", discount=0.9, episodes=0, **SMALL)
     state, following = np.zeros(4), np.eye(4)[0]

@@ -377,6 +377,7 @@ def slope_of_rewards() -> np.ndarray:
     return rows_of(0.0, a, 2 * a, 0.0, 1.0)
 
 
+@pytest.mark.learns
 def test_values_are_where_the_loss_has_its_minimum():
     """That is where
 
@@ -404,6 +405,7 @@ def test_values_are_where_the_loss_has_its_minimum():
     assert np.abs(found - minimum((1 + 2 * pi) / 3)).max() > 0.25
 
 
+@pytest.mark.learns
 def test_values_add_up_over_time_without_the_term():
     """Two steps: nothing, then 1. What is left of it in the first state is gamma."""
     a = np.random.default_rng(0).uniform(-1, 1, TRANSITIONS // 2)
@@ -423,6 +425,7 @@ def bandit() -> np.ndarray:
     return rows_of(0.0, np.clip(a, -1, 1), a > 0, 0.0, 1.0)
 
 
+@pytest.mark.learns
 def test_it_takes_the_better_of_two_logged_actions():
     state, metrics = learn(bandit())
     pi = cql.distribution(state.actor.tree().net, jnp.zeros((1, 1)), UNIT)
@@ -434,6 +437,7 @@ def test_it_takes_the_better_of_two_logged_actions():
     assert float(state.log_weight.tree()) == 0
 
 
+@pytest.mark.learns
 def test_a_learnt_weight_holds_the_term_at_its_threshold():
     """On uniform actions and a reward of 2 a the term is log 24 + log 2 = 3.87 if Q
     is flat, and log 24 + log 3.63 = 4.47 if Q is the reward."""

@@ -52,6 +52,9 @@ def state(given) -> lbrac_v.State:
     return state._replace(policy=Bundle.of(policy), target=other.critic)
 
 
+update = jax.jit(lbrac_v.update_with)
+
+
 class Reference:
     """Everything once more."""
 
@@ -159,7 +162,7 @@ def test_pi_starts_as_the_best_behavior(given, batch, box):
 def test_pi_waits_for_the_critics(state, batch, given):
     config = own(warm_up=5)
     fitted = lbrac_v.fitted(given, config)
-    after, _ = lbrac_v.update_with(state, batch, NOISE, NOISE, config, fitted)
+    after, _ = update(state, batch, NOISE, NOISE, config, fitted)
     assert np.array_equal(after.policy.small, state.policy.small)
     assert not np.array_equal(after.critic.small, state.critic.small)
 
@@ -169,8 +172,9 @@ def test_padding_changes_nothing(given, batch):
     config = own(joint=True)
     found = given.behavior
     b = eqx.tree_at(lambda b: b.E, found.behaviors, found.behaviors.E[:2])
-    alone = given._replace(behavior=found._replace(behaviors=b, codes=found.codes[:2]))
-    update = jax.jit(lbrac_v.update_with)
+    alone = given._replace(
+        behavior=found._replace(behaviors=b, codes=found.codes[:2])
+    )
     after = []
     for these in (alone, given):
         state = lbrac_v.start(jax.random.key(0), these, config)
@@ -272,6 +276,7 @@ def test_what_does_not_fit_is_refused(two_arms, arms, tmp_path):
         train(two_arms, behavior=arms, evaluations=2)
 
 
+@pytest.mark.learns
 def test_the_leap():
     """The point of it all: LBRAC-v passes the obstacle, with three seeds. One Gaussian
     for both demonstrators is a policy between them: it leaps into the obstacle."""

@@ -245,6 +245,7 @@ def test_targets_start_as_copies():
             assert np.array_equal(a, b)
 
 
+@pytest.mark.learns
 def test_it_pulls_the_arm_that_pays(fork, tmp_path):
     data = arms(fork.transitions)
     policy = train(data, "plas", discount=0.9, perturbed=True, episodes=0, **SMALL)

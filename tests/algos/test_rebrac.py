@@ -264,6 +264,7 @@ def learn(
     return jax.lax.scan(one, start, jax.random.split(jax.random.key(1), 2000))[0]
 
 
+@pytest.mark.learns
 @pytest.mark.parametrize(("best", "penalty"), [(-0.5, 0.2), (0.5, 0.2), (0.5, 2.0)])
 def test_it_weighs_value_against_distance(best, penalty):
     """Logged actions are uniform around 0, and worth 2 - 4 (a - best)^2.
@@ -283,6 +284,7 @@ def test_it_weighs_value_against_distance(best, penalty):
     assert float(found[0, 0]) == pytest.approx(expected, abs=0.07)
 
 
+@pytest.mark.learns
 def test_values_add_up_over_time_less_the_penalty():
     """1 for ever is worth 1 / (1 - gamma), and a terminal has no future."""
     states = jnp.asarray(np.where(np.arange(256)[:, None] < 128, 1, -1), jnp.float32)

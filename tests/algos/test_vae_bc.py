@@ -132,6 +132,7 @@ def sampled(data: Trajectories) -> np.ndarray:
     return policy.act(data.observations[:1000])
 
 
+@pytest.mark.learns
 def test_two_ways_and_one_that_is_only_shaky():
     """A weight of 1/2 is a decoder 0.35 wide: finer differences are all noise to it."""
     random = np.random.default_rng(1)

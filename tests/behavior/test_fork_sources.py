@@ -9,6 +9,8 @@ from manyhands.behavior.problem import prepare
 
 # Less than half of the default: enough for the promise, and the test stays short.
 STEPS = {2: 4000, 3: 4000, 4: 4000, 5: 5000}
+# The fewest and the most every time.
+SOURCES = [2, *(pytest.param(k, marks=pytest.mark.slow) for k in (3, 4)), 5]
 
 
 def true_heldout(data: Trajectories) -> float:
@@ -24,7 +26,8 @@ def about(behavior: Behavior) -> dict:
     return behavior.summary["behavior"]
 
 
-@pytest.mark.parametrize("k", STEPS)
+@pytest.mark.learns
+@pytest.mark.parametrize("k", SOURCES)
 def test_sources_are_recovered_with_their_number_given_or_not(k):
     data = make(f"fork-{k}", 20_000)
     given, auto = fit(data, k=[k, "auto"], steps=STEPS[k], compare=k == 2)
@@ -40,6 +43,7 @@ def test_sources_are_recovered_with_their_number_given_or_not(k):
         assert about(given)["heldout_log_prob"] - single >= 0.3
 
 
+@pytest.mark.learns
 def test_sources_of_real_data(real_data):
     """Ten episodes: uniform noise, a policy, and that policy with 30 % noise."""
     data = load(real_data / "halfcheetah_brac_example.hdf5")

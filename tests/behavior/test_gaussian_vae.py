@@ -214,6 +214,7 @@ def heldout(fitted) -> float:
     return fitted.summary["behavior"]["heldout_log_prob"]
 
 
+@pytest.mark.learns
 def test_gaussian_finds_the_log_probabilities_of_one_gaussian():
     data = make("fork-1", 6000)
     fitted = fit(data, "gaussian", k=1, steps=2000, policy_width=64)
@@ -238,6 +239,7 @@ def two_ways(rows: int = 4000) -> Trajectories:
     )
 
 
+@pytest.mark.learns
 def test_vae_finds_two_ways_where_the_gaussian_finds_none():
     data = two_ways()
     # On so little data the default decay would leave nothing of the latent.

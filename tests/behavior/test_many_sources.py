@@ -2,10 +2,13 @@
 
 from itertools import product
 
+import pytest
+
 from manyhands import fit
 from manyhands.envs.fork_demonstrators import Demonstrator, record
 
 
+@pytest.mark.learns
 def test_twelve_sources_are_told_apart_with_their_number_unknown():
     """Both sides, two widths, three speeds; some twenty trajectories of each.
 

@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 import manyhands
 from manyhands import load
+from manyhands.cli import demo
 
 
 def process(*arguments, cwd) -> subprocess.CompletedProcess:
@@ -117,8 +119,18 @@ def test_info_on_files_that_others_made(real_data, cli, name):
     assert name in done.stdout
 
 
-def test_demo_makes_data_and_a_picture(tmp_path):
-    done = process("demo", "--out", "d", cwd=tmp_path)
+def test_demo_makes_data_and_a_picture(cli, tmp_path, monkeypatch):
+    """With fewer updates of behaviors; `test_the_whole_demo` is without a change."""
+    monkeypatch.setattr(demo, "STEPS", 400)
+    check_demo(cli("demo", "--out", "d"), tmp_path)
+
+
+@pytest.mark.slow
+def test_the_whole_demo(tmp_path):
+    check_demo(process("demo", "--out", "d", cwd=tmp_path), tmp_path)
+
+
+def check_demo(done: subprocess.CompletedProcess, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert load(tmp_path / "d" / "fork-3.hdf5").transitions >= 20_000
     assert (tmp_path / "d" / "fork-3.png").read_bytes()[:4] == b"\x89PNG"

@@ -17,7 +17,7 @@ STEPS = 24
 
 def small(algo: str) -> dict[str, int]:
     """Options that make a learner tiny, of those that it has."""
-    wanted = dict(steps=STEPS, behavior_steps=40, batch_size=32, warm_up=5, samples=2)
+    wanted = dict(steps=STEPS, behavior_steps=20, batch_size=32, warm_up=5, samples=2)
     wanted |= dict(model_steps=30, model_batch=16, members=3, elites=2, rollouts=8)
     wanted |= dict(trajectories=8, proposals=2, kept=20)
     options = fields(next(iter(ALGORITHMS[algo].presets.values())))

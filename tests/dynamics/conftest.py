@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import jax
 import numpy as np
 import pytest
 
@@ -12,14 +11,6 @@ CHANGE = np.array([[-0.2, 0.1, 0.0], [0.0, -0.3, 0.2]])  # of (s, a) -> s' - s
 PRICE = np.array([0.5, -0.4, 0.3])
 # Of the reward and of both observations; the last one's grows with the action.
 NOISE = np.array([0.3, 0.1, 0.05])
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compiling():
-    """Small programs that run for a moment: compiling is all of the time."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 class Linear(NamedTuple):
