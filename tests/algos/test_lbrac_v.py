@@ -4,6 +4,7 @@ What the paper printed is compared with the released code in `test_lbrac_fixture
 """
 
 import json
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from float64 import double, kl
 
-from manyhands import Behavior, UserError, evaluate, fit, make, train
+from manyhands import Behavior, Policy, UserError, evaluate, fit, make, train
 from manyhands.algos import lbrac_v
 from manyhands.algos.algorithm import Given
 from manyhands.algos.lbrac_v import Noise, Start
@@ -172,9 +173,7 @@ def test_padding_changes_nothing(given, batch):
     config = own(joint=True)
     found = given.behavior
     b = eqx.tree_at(lambda b: b.E, found.behaviors, found.behaviors.E[:2])
-    alone = given._replace(
-        behavior=found._replace(behaviors=b, codes=found.codes[:2])
-    )
+    alone = given._replace(behavior=found._replace(behaviors=b, codes=found.codes[:2]))
     after = []
     for these in (alone, given):
         state = lbrac_v.start(jax.random.key(0), these, config)
@@ -279,20 +278,21 @@ def test_what_does_not_fit_is_refused(two_arms, arms, tmp_path):
 @pytest.mark.learns
 def test_the_leap():
     """The point of it all: LBRAC-v passes the obstacle, with three seeds. One Gaussian
-    for both demonstrators is a policy between them: it leaps into the obstacle."""
+    for both demonstrators is a policy between them: it leaps into the obstacle, and so
+    does many a time BRAC-v, which is held to it, after as many updates."""
     data = make("leap-2")
-    learnt = train(
-        data,
-        k=2,
-        seed=[0, 1, 2],
-        behavior_steps=2500,
-        steps=800,
-        warm_up=500,
-        batch_size=128,
-        critic_width=64,
-        episodes=0,
-    )
+    how: Any = dict(steps=600, warm_up=300, batch_size=128, critic_width=64, episodes=0)
+    seeds = [0, 1, 2]
+    # Fewer updates do not always tell the demonstrators apart.
+    learnt = train(data, k=2, seed=seeds, behavior_steps=4000, **how)
+    held = train(data, "brac_v", seed=seeds, behavior_steps=1500, **how)
     cloned = train(data, "bc", steps=1500, episodes=0)
-    rates = [np.mean(evaluate(p, episodes=100).returns > 1) for p in learnt]
+
+    def rate(policy: Policy) -> float:
+        return float(np.mean(evaluate(policy, episodes=100).returns > 1))
+
+    rates = [rate(policy) for policy in learnt]
     assert min(rates) >= 0.9, rates
-    assert np.mean(evaluate(cloned, episodes=100).returns > 1) <= 0.3
+    others = [rate(policy) for policy in held]
+    assert max(others) <= 0.7, others
+    assert rate(cloned) <= 0.3
