@@ -2,7 +2,7 @@
 .PHONY: demo test test-slow lint fix bench docs clean
 PYTHON ?= python3
 BIN := .venv/bin
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --durations 15
 # In two parts, which share what they compile: after some thousand compiled programs a
 # process holds gigabytes of them.
 MANY_PROGRAMS := tests/algos tests/contracts tests/dynamics

@@ -34,8 +34,9 @@ def pytest_configure(config: pytest.Config) -> None:
 # Files that take longest, in this order before all others: what begins last must be
 # short, or one process is at work on it while the others have ended.
 LONGEST = """
-    algos/test_lbrac_v contracts/test_algorithms behavior/test_fork_sources
-    sweep/test_benchmark cli/test_cli behavior/test_many_sources
+    contracts/test_algorithms algos/test_lbrac_v behavior/test_fork_sources
+    algos/test_several_data_sets sweep/test_benchmark cli/test_cli
+    behavior/test_many_sources
     behavior/test_interrupted behavior/test_estimate contracts/test_estimators
     algos/test_cql test_docs test_examples sweep/test_ray_engine
     sweep/test_estimates_of_fleets zoo/test_train cli/test_train_command

@@ -1,0 +1,51 @@
+"""The data sets of a benchmark, made by a process beside its fleets."""
+
+from dataclasses import replace
+
+import pytest
+
+from manyhands import UserError, load
+from manyhands.sweep import preset as presets
+from manyhands.sweep.benchmark import benchmark
+from manyhands.sweep.local import Local
+from manyhands.sweep.making import Making, data_file
+from manyhands.sweep.plan import Fleet
+
+FLEET = Fleet(
+    ("fork:fork-2", "fork:leap-2"), "bc", "bc", "default", (), (0,), 0, 0, 300
+)
+
+
+def test_it_waits_for_all_that_a_fleet_needs(tmp_path):
+    (tmp_path / "mine.npz").write_bytes(b"somebody else's")
+    fleet = replace(FLEET, data=(*FLEET.data, str(tmp_path / "mine.npz")))
+    with Making(tmp_path, [fleet]) as making:
+        making.wait(fleet)
+        for data in FLEET.data:
+            assert load(data_file(tmp_path, data)).transitions >= 300
+    assert making.process
+    assert making.process.returncode is not None
+    with Making(tmp_path, [fleet]) as again:
+        assert again.process is None  # nothing is left to be made
+        again.wait(fleet)
+
+
+def test_one_that_is_killed_leaves_nothing_half_made_and_is_told_of(tmp_path):
+    (tmp_path / "data").mkdir()
+    left = tmp_path / "data" / ".fork-fork-2-x.partial.npz"
+    left.write_bytes(b"half")
+    with Making(tmp_path, [FLEET]) as making:
+        assert making.process
+        making.process.kill()
+        with pytest.raises(UserError, match="^fork:fork-2: could not be made: "):
+            making.wait(FLEET)
+    assert not left.exists()
+    assert not data_file(tmp_path, "fork:fork-2").exists()
+
+
+def test_names_that_nobody_knows_are_refused_before_anything_is_written(tmp_path):
+    content = {"data": ["fork:fork-2", "fork:fork-9"], "seeds": [0]}
+    preset = presets.parse("mine", content | {"algo": [{"name": "bc"}]})
+    with pytest.raises(UserError, match="fork-9: expected a built-in data set"):
+        benchmark(preset, tmp_path / "out", Local())
+    assert not (tmp_path / "out").exists()
