@@ -166,6 +166,7 @@ def test_data_sets_of_one_shape_are_joined_evenly(tmp_path):
     ]
     counter = Counter(tmp_path, H200)
 
+    assert joined(apart, counter.kind, lambda _: 1) == apart
     hopper = (*tasks[:3], "zoo:hopper-medium")
     found = joined(apart, counter.kind, lambda _: 3)
     learnt = [f.data for f in found if f.algo == "bc"]

@@ -122,17 +122,17 @@ def joined(
         kind: what has to be the same; None: it stays alone.
         most: data sets of one fleet.
     """
-    alike: dict[Hashable, list[Fleet]] = defaultdict(list)
+    alike: dict[Hashable, list[int]] = defaultdict(list)
     for number, fleet in enumerate(apart):
         same = kind(fleet)
-        alike[number if same is None else (fleet.label, same)].append(fleet)
-    found = []
+        alike[number if same is None else (fleet.label, same)].append(number)
+    found = {}  # by the place of the first of them
     for group in alike.values():
-        names = [name for fleet in group for name in fleet.data]
-        many = -(-len(names) // max(1, most(group[0])))
-        parts = np.array_split(np.arange(len(names)), many)
-        found += [replace(group[0], data=tuple(names[i] for i in p)) for p in parts]
-    return found
+        many = -(-len(group) // max(1, most(apart[group[0]])))
+        for some in np.array_split(group, many):
+            names = [name for number in some for name in apart[number].data]
+            found[some[0]] = replace(apart[some[0]], data=tuple(names))
+    return [found[number] for number in sorted(found)]
 
 
 def parts(fleet: Fleet, fits: Callable[[Fleet], bool]) -> list[Fleet]:
