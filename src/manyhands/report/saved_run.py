@@ -59,7 +59,7 @@ def _config(run: Run) -> dict[str, Any]:
     if isinstance(config["data"], list):
         raise UserError(
             f"{run.path}: expected a run on one data set, got one on "
-            f"{len(config['data'])}; its replica-N/summary.json say what came out"
+            f"{len(config['data'])}; what came out is in its folders replica-N"
         )
     return config
 
