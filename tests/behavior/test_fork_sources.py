@@ -9,8 +9,6 @@ from manyhands.behavior.problem import prepare
 
 # Less than half of the default: enough for the promise, and the test stays short.
 STEPS = {2: 4000, 3: 4000, 4: 4000, 5: 5000}
-# The fewest and the most every time.
-SOURCES = [2, *(pytest.param(k, marks=pytest.mark.slow) for k in (3, 4)), 5]
 
 
 def true_heldout(data: Trajectories) -> float:
@@ -27,7 +25,7 @@ def about(behavior: Behavior) -> dict:
 
 
 @pytest.mark.learns
-@pytest.mark.parametrize("k", SOURCES)
+@pytest.mark.parametrize("k", STEPS)
 def test_sources_are_recovered_with_their_number_given_or_not(k):
     data = make(f"fork-{k}", 20_000)
     given, auto = fit(data, k=[k, "auto"], steps=STEPS[k], compare=k == 2)

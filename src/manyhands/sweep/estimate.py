@@ -57,7 +57,7 @@ COPIES = 3
 # (0.6 to 1.3 GB for fleets of `smoke`).
 HOST_COPIES = 4
 HOST_PROCESS = 1.3e9
-# Runs of one program that a GPU is busy with: beyond, launches cost little more.
+# Runs of one program that keep a GPU busy: launches are then a quarter of its time.
 RUNS_TOGETHER = 24
 REFUSED = 3  # exit code
 
