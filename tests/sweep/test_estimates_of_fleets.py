@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from manyhands import UserError
+from manyhands import UserError, datasets
 from manyhands.algos.registry import ALGORITHMS, algorithm
 from manyhands.cli.benchmark import Benchmark
 from manyhands.envs import fork
@@ -177,6 +177,21 @@ def test_data_sets_of_one_shape_are_joined_evenly(tmp_path):
     assert sorted(map(str, keys)) == sorted(str(k) for f in apart for k in f.keys)
     assert len({f.name for f in found}) == len(found)
     assert all(len(f.name) < 80 for f in found if f.data != apart[-2].data)
+
+
+def test_sizes_matter_where_behaviors_would_be_fitted_for_another_time(tmp_path):
+    counter = Counter(tmp_path, H200)
+
+    def fleets_of(*data: str) -> int:
+        apart = [fleet("bc", data=(d,), transitions=None) for d in data]
+        return len(joined(apart, counter.kind, lambda _: 9))
+
+    # 1, 0.4 and 2 million transitions: 60,000 updates each.
+    assert fleets_of(*[f"zoo:hopper-medium{also}" for also in ("", "-replay")]) == 1
+    assert fleets_of("zoo:hopper-medium", "zoo:hopper-medium-expert") == 1
+    small = datasets.make("hopper-medium", 300)
+    datasets.save(small, tmp_path / "small.npz")
+    assert fleets_of("zoo:hopper-medium", str(tmp_path / "small.npz")) == 2
 
 
 def test_how_many_is_decided_by_the_device(tmp_path, monkeypatch):

@@ -29,6 +29,7 @@ import numpy as np
 
 from manyhands import datasets
 from manyhands.algos.registry import algorithm
+from manyhands.behavior.options import resolve
 from manyhands.envs import fork
 from manyhands.errors import UserError
 from manyhands.runs import environment
@@ -251,10 +252,10 @@ class Counter:
         if algorithm(fleet.algo).before or not self.knows(fleet):
             return None
         ((data,), (sizes,)) = fleet.data, self.sizes(fleet)
-        # How long behaviors are fitted depends on the transitions. As asked for: there
-        # are a few more when it is made.
-        asked = asked_for(data, fleet.transitions)
-        return sizes.observations, sizes.actions, asked or sizes.transitions
+        # By the size that was asked for: there is a little more when it is made.
+        size = asked_for(data, fleet.transitions) or sizes.transitions
+        fitted_for = resolve("default", {}, size).steps
+        return sizes.observations, sizes.actions, fitted_for
 
     def cost(self, fleet: Fleet) -> Cost:
         seconds, factor = self.seconds(fleet), self.correction.get(fleet.label)
