@@ -13,6 +13,7 @@ import time
 
 import d3rlpy
 import numpy as np
+import torch
 from d3rlpy import algos
 
 STATES, ACTIONS, ROWS = 17, 6, 100_000
@@ -111,7 +112,8 @@ def scores(
     data = d3rlpy.dataset.MDPDataset(
         **{key: arrays[key].astype(np.float32) for key in columns}
     )
-    learner = config(name, first).create(device="cpu:0")
+    device = "cuda:0" if torch.cuda.is_available() else "cpu:0"
+    learner = config(name, first).create(device=device)
     steps = updates + (first if name == "plas" else 0)
     learner.fit(
         data,

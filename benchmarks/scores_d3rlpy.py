@@ -2,6 +2,7 @@
 
 d3rlpy needs an environment of its own, with MuJoCo: name its interpreter. A run is a
 line of --out; runs that are there are not made again. The table goes beside it (.md).
+Both use a GPU where there is one.
 Usage: python benchmarks/scores_d3rlpy.py --d3rlpy PYTHON [--algos td3_bc iql ...]
 """
 

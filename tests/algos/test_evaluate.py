@@ -1,5 +1,8 @@
 """Returns of policies, and what they are worth."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +25,35 @@ def test_the_same_returns_from_any_number_of_workers(policies):
     assert not np.array_equal(
         evaluate(policies[1], episodes=5, workers=1).returns, found[0]
     )
+
+
+# BCQ draws actions when it acts, and so needs what names the noise.
+PLAY_ON_THE_SECOND = """
+import jax, manyhands as mh
+from manyhands.algos import evaluate
+policy = mh.train(mh.make("fork-2", 200), "bcq", steps=1, episodes=0)
+learns, plays = jax.devices()
+evaluate._cpu = lambda: plays
+with jax.transfer_guard_device_to_device("disallow"):
+    print(len(mh.evaluate(policy, episodes=2, workers=1).returns))
+"""
+
+
+def test_the_device_that_learns_is_left_alone():
+    """Two devices of which one learns: nothing goes through it on its way to the other.
+
+    On a busy GPU each step of an evaluation would wait for its turn.
+    """
+    quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "JAX_PLATFORMS": "cpu"}
+    two = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    played = subprocess.run(
+        [sys.executable, "-c", PLAY_ON_THE_SECOND],
+        env=os.environ | two | quick,
+        capture_output=True,
+        text=True,
+    )
+    assert played.returncode == 0, played.stderr
+    assert played.stdout.split() == ["2"]
 
 
 def test_relative_returns(small):

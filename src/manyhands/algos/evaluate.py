@@ -5,7 +5,6 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from manyhands.algos.policy import Policy
@@ -159,7 +158,9 @@ class Players(AbstractContextManager):
 
         def act(observations, seeds, times):
             rows = scaling(observations.reshape(*shape, -1))
-            labels = (jnp.asarray(x.reshape(shape), jnp.uint32) for x in (seeds, times))
+            # NumPy's: arrays of JAX would be made on the device that is learning, and
+            # wait there for their turn.
+            labels = (x.reshape(shape).astype(np.uint32) for x in (seeds, times))
             actions = self._act(models, box, rows, *labels)
             actions = np.asarray(actions).reshape(len(observations), -1)
             return actions, np.full(len(observations), np.nan)
