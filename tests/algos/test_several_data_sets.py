@@ -110,6 +110,17 @@ def test_trajectories_that_learn_with_the_policy_are_padded_and_cut(sets, fitted
     np.testing.assert_allclose(one.act(rows), alone.act(rows), atol=1e-4)
 
 
+@pytest.mark.parametrize("algo", ["mopo", "mopp"])
+def test_so_are_models_of_the_dynamics(sets, algo):
+    """And policies that learn or plan in them."""
+    how: dict[str, Any] = dict(steps=8, model_steps=8, members=2, elites=1)
+    how |= dict(model_width=8, batch_size=64, critic_width=8, episodes=0)
+    together = train(sets, algo, seed=2, **how)
+    alone: Any = train(sets[1], algo, seed=2, **how)
+    same_bits(together[1], alone)
+    assert together[1].summary["dynamics"] == alone.summary["dynamics"]
+
+
 def test_what_cannot_train_together_is_refused(sets, fitted, tmp_path):
     leap = sets[0]
     one_action = replace(
@@ -127,8 +138,6 @@ def test_what_cannot_train_together_is_refused(sets, fitted, tmp_path):
     ]:
         with pytest.raises(UserError, match=words):
             fit(wrong, out=tmp_path / "run")
-    with pytest.raises(UserError, match="data: expected one data set for mopo, got 2"):
-        train(sets, "mopo", out=tmp_path / "run")
     with pytest.raises(UserError, match="of the 1 seeds and 2 data sets"):
         train(sets, behavior=fitted[0][:3], out=tmp_path / "run")
     with pytest.raises(UserError, match="fitted to this data set"):

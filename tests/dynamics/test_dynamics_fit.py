@@ -9,7 +9,7 @@ import pytest
 
 from manyhands import Trajectories, UserError
 from manyhands.dynamics import fit as fitting
-from manyhands.dynamics.fit import Dynamics, Fitting, fit
+from manyhands.dynamics.fit import Dynamics, Fitting, Job, fit
 from manyhands.dynamics.prediction import predict_all, targets_of
 from manyhands.dynamics.rows import prepare
 from manyhands.dynamics.settings import Settings
@@ -27,7 +27,7 @@ def silent(step: int, shown: dict[str, float]) -> None:
 
 @pytest.fixture(autouse=True)
 def short_epochs(monkeypatch):
-    monkeypatch.setattr(fitting, "LEAST_EPOCH", 20)
+    monkeypatch.setattr(fitting, "CHUNK", 20)
 
 
 @pytest.fixture(scope="module")
@@ -75,14 +75,27 @@ def test_too_little_data_is_refused(data):
 @pytest.fixture(scope="module")
 def alone(data) -> Dynamics:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "LEAST_EPOCH", 20)
-        return fit(data, same, [(4, TINY)], None, silent, 1e9)[0]
+        patch.setattr(fitting, "CHUNK", 20)
+        return fit([(data, same)], [Job(0, 4, TINY)], None, silent, 1e9)[0]
 
 
 def test_a_replica_is_what_it_would_be_alone(data, alone):
-    found = fit(data, same, [(3, TINY), (4, TINY), (3, TINY)], None, silent, 1e9)
+    jobs = [Job(0, seed, TINY) for seed in (3, 4, 3)]
+    found = fit([(data, same)], jobs, None, silent, 1e9)
     assert_same(found[1], alone)
     assert found[0] is found[2]
+    assert found[0].report != found[1].report
+
+
+def test_on_several_data_sets_it_is_what_it_would_be_alone(data, alone, linear):
+    """The larger one has epochs of 40 updates, not 20; the last ones begin anew."""
+    large = linear.data[:60]
+    places = [(large, lambda x: 2 * x), (data, same)]
+    jobs = [Job(0, 4, TINY), Job(1, 4, TINY), Job(0, 5, TINY)]
+    found = fit(places, jobs, None, silent, 1e9)
+    assert_same(found[1], alone)
+    by_itself = fit(places[:1], [Job(0, 5, TINY)], None, silent, 1e9)[0]
+    assert_same(found[2], by_itself)
     assert found[0].report != found[1].report
 
 
@@ -92,26 +105,28 @@ def test_an_interrupted_fit_goes_on_to_the_same_bits(data, alone, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fit(data, same, [(4, TINY)], tmp_path, stop, 0.0)
+        fit([(data, same)], [Job(0, 4, TINY)], tmp_path, stop, 0.0)
     assert (tmp_path / "checkpoints").exists()
-    again = fit(data, same, [(4, TINY)], tmp_path, silent, 0.0)[0]
+    again = fit([(data, same)], [Job(0, 4, TINY)], tmp_path, silent, 0.0)[0]
     assert_same(again, alone)
     assert not (tmp_path / "checkpoints").exists()
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [20, 40, 60]
     # What is there is read, not learnt again.
-    read = fit(data, same, [(4, TINY)], tmp_path, stop, 0.0)[0]
+    read = fit([(data, same)], [Job(0, 4, TINY)], tmp_path, stop, 0.0)[0]
     assert_same(read, alone)
 
 
 def test_the_best_of_every_member_is_kept_and_waiting_ends(data):
     settings = Settings("gaussian", 3, 2, 8, 10_000, 16, 1, 3e-2)
-    one = Fitting(prepare(data, same, False), [(0, settings)], None, silent, 1e9)
+    one = Fitting(
+        [prepare(data, same, False)], [Job(0, 0, settings)], None, silent, 1e9
+    )
     seen = []
     keep = one._keep_best
 
-    def watched() -> np.ndarray:
-        seen.append(keep()[0])
+    def watched(place: int, mine: list[int]) -> np.ndarray:
+        seen.append(keep(place, mine)[0])
         return seen[-1][None]
 
     one._keep_best = watched
@@ -129,7 +144,7 @@ def test_the_best_of_every_member_is_kept_and_waiting_ends(data):
         found.report["heldout"]["squared_error"], kept, rtol=1e-4
     )
     assert found.elites.tolist() == np.argsort(kept)[:2].tolist()
-    held = one.rows.held
+    held = one.places[0].held
     said = predict_all(found.members, held.observations, held.actions)
     mse = jnp.mean((said.mean - targets_of(held)) ** 2, axis=(1, 2))
     np.testing.assert_allclose(mse, kept, rtol=1e-4)

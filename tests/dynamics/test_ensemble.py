@@ -7,7 +7,7 @@ import pytest
 from float64 import double, slope
 
 from manyhands.dynamics import ensemble
-from manyhands.dynamics.fit import Dynamics, fit
+from manyhands.dynamics.fit import Dynamics, Job, fit
 from manyhands.dynamics.prediction import disagreement, pick, predict_all, widest
 from manyhands.dynamics.settings import Inputs, Settings
 from manyhands.nn import adam
@@ -150,7 +150,7 @@ def learnt(linear) -> list[Dynamics]:
     def same(x: np.ndarray) -> np.ndarray:
         return x
 
-    return fit(linear.data, same, [(0, settings)], None, lambda *_: None, 1e9)
+    return fit([(linear.data, same)], [Job(0, 0, settings)], None, lambda *_: None, 1e9)
 
 
 def test_it_learns_mean_and_deviation_of_a_linear_world(linear, learnt):

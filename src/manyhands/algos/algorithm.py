@@ -35,10 +35,8 @@ class Setting(NamedTuple):
 class Stage(NamedTuple):
     """What is learnt before a policy is, for all replicas."""
 
-    data: Trajectories
-    scaling: Scaling
-    seeds: list[int]  # one for each replica
-    options: list[Any]
+    places: list[tuple[Trajectories, Scaling]]  # data sets
+    replicas: list[tuple[int, int, Any]]  # which of them, seed and options of each
     run: Run | None
     progress: Callable[[int, dict[str, float]], None]
     checkpoint_seconds: float

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from manyhands.algos.algorithm import Stage
-from manyhands.dynamics.fit import Dynamics, fit
+from manyhands.dynamics.fit import Dynamics, Job, fit
 from manyhands.dynamics.settings import Settings
 from manyhands.errors import UserError
 
@@ -21,7 +21,6 @@ def learn_dynamics(
     stage: Stage, settings_of: Callable[[Any], Settings]
 ) -> list[Dynamics]:
     """For every replica, by its seed and options; kept in the run, in `dynamics`."""
-    jobs = [(seed, settings_of(o)) for seed, o in zip(stage.seeds, stage.options)]
+    jobs = [Job(place, seed, settings_of(o)) for place, seed, o in stage.replicas]
     out = stage.run.path / "dynamics" if stage.run else None
-    how = stage.progress, stage.checkpoint_seconds
-    return fit(stage.data, stage.scaling, jobs, out, *how)
+    return fit(stage.places, jobs, out, stage.progress, stage.checkpoint_seconds)

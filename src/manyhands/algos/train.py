@@ -119,8 +119,6 @@ def train(
         raise UserError(f"evaluations, episodes: expected at least 0, got {wrong}")
     if None in envs and (evaluations or (episodes and any(envs))):
         raise UserError("env: expected an environment's id to evaluate in, got none")
-    if learner.before and len(sets) > 1:
-        raise UserError(f"data: expected one data set for {algo}, got {len(sets)}")
     ks, many_ks = asked.ks_of(learner, sets, behavior, k)
     given = asked.behaviors_of(learner, sets, len(seeds), behavior)
     if given is not None:
@@ -177,10 +175,8 @@ def train(
     dynamics: list[Any] = [None] * len(cases)
     if learner.before:
         stage = Stage(
-            sets[0],
-            places[0].scaling,
-            [case.seed for case in cases],
-            [case.options for case in cases],
+            [(place.data, place.scaling) for place in places],
+            [(case.place, case.seed, case.options) for case in cases],
             run,
             progress,
             checkpoint_seconds,

@@ -1,9 +1,10 @@
 """Learning models of the dynamics: epochs, rows held out, the best of every member.
 
-All replicas train together by the fleet. After every epoch each member is judged on the
-rows held out, and kept if it is better than ever by more than 1 %.
-A replica is done when none of its members has been for some epochs: what it learns from
-then on is not looked at, so it does not feel how long others take.
+All replicas train together by the fleet, on one data set or several. After every epoch
+of its data each member is judged on the rows held out, and kept if it is better than
+ever by more than 1 %. A replica is done when none of its members has been for some
+epochs: what it learns from then on is not looked at, so it does not feel how long
+others take.
 """
 
 import time
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from manyhands import fleet
 from manyhands.data.trajectories import Trajectories
@@ -24,17 +25,20 @@ from manyhands.dynamics.prediction import pick, predict_all, targets_of
 from manyhands.dynamics.report import judge, report
 from manyhands.dynamics.rows import Rows, prepare
 from manyhands.dynamics.settings import Inputs, Settings
-from manyhands.fleet import Replicas
+from manyhands.fleet import Packed, Replicas
 from manyhands.interrupts import stop_politely
 from manyhands.runs import Run, environment, flatten, unflatten
 from manyhands.types import Batch, Pytree
 
 BETTER = 0.01  # a relative improvement that counts
-LEAST_EPOCH = 250  # updates: an epoch of a small data set is over before it has begun
+# Updates at a time. An epoch is a multiple of it: of a small data set it would be over
+# before it has begun, and data sets of several sizes share one compiled program.
+CHUNK = 250
 CALIBRATION = 20_000  # rows that quantiles of the disagreement are taken from
 KINDS = {"gaussian": ensemble, "autoregressive": autoregressive}
 
 Progress = Callable[[int, dict[str, float]], None]  # updates done, what to show
+Scale = Callable[[np.ndarray], np.ndarray]
 
 
 class Dynamics(NamedTuple):
@@ -58,23 +62,29 @@ class Snapshot(NamedTuple):
     waited: Int[Array, " replica"]  # epochs since a member was last kept
 
 
+class Job(NamedTuple):
+    place: int  # which data set it learns from
+    seed: int
+    settings: Settings
+
+
 def fit(
-    data: Trajectories,
-    scale: Callable[[np.ndarray], np.ndarray],
-    jobs: list[tuple[int, Settings]],
+    places: list[tuple[Trajectories, Scale]],
+    jobs: list[Job],
     out: Path | None,
     progress: Progress,
     checkpoint_seconds: float,
 ) -> list[Dynamics]:
-    """One for each (seed, settings), which agree in all that is no float.
+    """One for each job; their settings agree in all that is no float.
 
     Args:
-        scale: how observations are standardised.
+        places: data sets of the same sizes, and how observations are standardised.
         out: a run directory; what was fitted there before is read, what was begun is
             continued.
     """
     alone = list(dict.fromkeys(jobs))
-    rows = prepare(data, scale, alone[0][1].unit_rewards)
+    unit = alone[0].settings.unit_rewards
+    rows = [prepare(data, scale, unit) for data, scale in places]
     fitting = Fitting(rows, alone, out, progress, checkpoint_seconds)
     found = dict(zip(alone, fitting.result()))
     return [found[job] for job in jobs]
@@ -83,18 +93,21 @@ def fit(
 class Fitting:
     def __init__(
         self,
-        rows: Rows,
-        jobs: list[tuple[int, Settings]],
+        places: list[Rows],
+        jobs: list[Job],
         out: Path | None,
         progress: Progress,
         checkpoint_seconds: float,
     ):
-        self.rows, self.jobs, self.progress = rows, jobs, progress
+        self.places, self.jobs, self.progress = places, jobs, progress
         self.run = Run(out) if out else None
         self.checkpoint_seconds = checkpoint_seconds
-        self.settings = jobs[0][1]
+        self.settings = jobs[0].settings
         self.kind = KINDS[self.settings.kind]
-        self.inputs = _repeat(rows.inputs, len(jobs))
+        self.packed, self.ranges = Packed.join([rows.packed for rows in places])
+        self.inputs = _stack([places[job.place].inputs for job in jobs])
+        batch = self.settings.batch_size
+        self.epochs = [-(-len(r) // (batch * CHUNK)) * CHUNK for r in self.ranges]
         self.step, self.history = 0, []
 
     def result(self) -> list[Dynamics]:
@@ -103,11 +116,12 @@ class Fitting:
         self.snapshot = self._start()
         if self.run:
             config = {
-                "seeds": [seed for seed, _ in self.jobs],
-                "settings": [vars(settings) for _, settings in self.jobs],
+                "seeds": [job.seed for job in self.jobs],
+                "settings": [vars(job.settings) for job in self.jobs],
+                "data": [job.place for job in self.jobs],
                 "environment": environment(),
             }
-            self.run.begin(config, same=("seeds", "settings"))
+            self.run.begin(config, same=("seeds", "settings", "data"))
         started = time.perf_counter()
         self._train()
         found = [self._judged(r) for r in range(len(self.jobs))]
@@ -116,7 +130,7 @@ class Fitting:
         return found
 
     def _start(self) -> Snapshot:
-        sizes = self.rows.packed.observation_size, self.rows.packed.action_size
+        sizes = self.packed.observation_size, self.packed.action_size
         state, members = _begin(
             self.kind.start,
             self.kind.members,
@@ -132,7 +146,7 @@ class Fitting:
 
     def _seeds(self) -> Array:
         """Apart from those of what is learnt later from the same ones, below 2^31."""
-        return jnp.asarray([seed + 2**31 for seed, _ in self.jobs], jnp.uint32)
+        return jnp.asarray([job.seed + 2**31 for job in self.jobs], jnp.uint32)
 
     # The loop
 
@@ -141,7 +155,7 @@ class Fitting:
         saved = time.perf_counter()
         with stop_politely() as stopped:
             while self.step < self.settings.steps and not self._done().all():
-                self._epoch()
+                self._advance()
                 late = time.perf_counter() - saved > self.checkpoint_seconds
                 if stopped() or late:
                     self._checkpoint()
@@ -149,44 +163,57 @@ class Fitting:
                 if stopped():
                     raise KeyboardInterrupt
 
-    def _epoch(self) -> None:
-        settings, rows = self.settings, self.rows.packed.rows.shape[0]
-        many, length = len(self.jobs), max(LEAST_EPOCH, -(-rows // settings.batch_size))
-        steps = min(settings.steps - self.step, length)
-        floats = [jax.tree.map(jnp.float32, settings) for _, settings in self.jobs]
+    def _advance(self) -> None:
+        """To the next place where epochs may end."""
+        settings, rows = self.settings, [self.ranges[job.place] for job in self.jobs]
+        steps = min(settings.steps - self.step, CHUNK)
+        configs = [jax.tree.map(jnp.float32, job.settings) for job in self.jobs]
         state, metrics = fleet.advance(
             self.kind.update,
             self.snapshot.state,
             Replicas(
                 seed=self._seeds(),
-                start=jnp.zeros(many, jnp.int32),
-                size=jnp.full(many, rows, jnp.int32),
-                config=jax.tree.map(lambda *leaves: jnp.stack(leaves), *floats),
+                start=jnp.asarray([r.start for r in rows], jnp.int32),
+                size=jnp.asarray([len(r) for r in rows], jnp.int32),
+                config=_stack(configs),
                 fitted=self.inputs,
             ),
-            self.rows.packed,
+            self.packed,
             self.step,
             steps,
             settings.members * settings.batch_size,
         )
         self.step += steps
         self.snapshot = self.snapshot._replace(state=state)
-        errors = self._keep_best()
+        for place, epoch in enumerate(self.epochs):
+            if self.step % epoch == 0 or self.step == settings.steps:
+                self._end_epoch(place, metrics)
+        self.progress(self.step, self._shown())
+
+    def _end_epoch(self, place: int, metrics: dict[str, Array]) -> None:
+        """Judge those who learn from this data; the metrics are of the last updates."""
+        mine = [r for r, job in enumerate(self.jobs) if job.place == place]
+        errors = self._keep_best(place, mine)
         lines = [
             {
                 "step": self.step,
                 "replica": r,
-                "seed": self.jobs[r][0],
-                "dynamics/heldout_error": float(errors[r].mean()),
+                "seed": self.jobs[r].seed,
+                "dynamics/heldout_error": float(error.mean()),
                 "dynamics/waited": int(self.snapshot.waited[r]),
                 **{name: float(values[r]) for name, values in metrics.items()},
             }
-            for r in range(many)
+            for r, error in zip(mine, errors)
         ]
         self.history += lines
         if self.run:
             self.run.append_metrics(lines)
-        self.progress(self.step, {"held-out error": lines[0]["dynamics/heldout_error"]})
+
+    def _shown(self) -> dict[str, float]:
+        mine = [line for line in self.history if line["replica"] == 0]
+        if not mine:
+            return {}
+        return {"held-out error": mine[-1]["dynamics/heldout_error"]}
 
     def _done(self) -> np.ndarray:
         """[replica] whether nothing got better for longer than its patience."""
@@ -194,18 +221,18 @@ class Fitting:
             return np.zeros(len(self.jobs), bool)
         return np.asarray(self.snapshot.waited) > self.settings.patience
 
-    def _keep_best(self) -> np.ndarray:
+    def _keep_best(self, place: int, mine: list[int]) -> np.ndarray:
         before = self.snapshot
         best, error, found = _better(
             self.kind.members,
-            before.state,
-            self.inputs,
+            (before.state, self.inputs, before.best, before.error, self._done()),
+            np.asarray(mine),
             self.settings,
-            self.rows.held,
-            (before.best, before.error),
-            jnp.asarray(self._done()),
+            self.places[place].held,
         )
-        waited = jnp.where((error < before.error).any(axis=1), 0, before.waited + 1)
+        kept = (error < before.error).any(axis=1)
+        waited = before.waited.at[np.asarray(mine)].add(1)
+        waited = jnp.where(kept, 0, waited)
         self.snapshot = Snapshot(before.state, best, error, waited)
         return np.asarray(found)
 
@@ -215,15 +242,16 @@ class Fitting:
         members, error = pick(self.snapshot.best, r), np.asarray(self.snapshot.error[r])
         elites = np.argsort(error, kind="stable")[: self.settings.elites]
         best = pick(members, elites)
-        some = self.rows.some(CALIBRATION)
+        rows = self.places[self.jobs[r].place]
+        some = rows.some(CALIBRATION)
         apart = judge(best, some.observations, some.actions).disagreement
-        about = report(members, self.rows.held, self.rows.low, self.rows.high)
+        about = report(members, rows.held, rows.low, rows.high)
         return Dynamics(
             members,
             jnp.asarray(elites, jnp.int32),
             jnp.asarray(np.percentile(apart, np.arange(101)), jnp.float32),
-            jnp.asarray(self.rows.rewards, jnp.float32),
-            self.rows.inputs,
+            jnp.asarray(rows.rewards, jnp.float32),
+            rows.inputs,
             about | {"elites": elites.tolist(), "updates": self.step},
         )
 
@@ -241,7 +269,7 @@ class Fitting:
         """What a run that was interrupted later on had fitted."""
         like = jax.eval_shape(self._start).best
         about, many = run.read_json("summary.json"), self.settings.elites
-        numbers = jnp.zeros(101), jnp.zeros(2), self.rows.inputs
+        numbers = jnp.zeros(101), jnp.zeros(2), self.places[0].inputs
         return [
             unflatten(
                 Dynamics(
@@ -284,14 +312,13 @@ def _begin(start, members, seeds, inputs, sizes, settings) -> tuple[Pytree, Pytr
 @partial(jax.jit, static_argnames="members")
 def _better(
     members: Callable[[Pytree, Inputs, Settings], Pytree],
-    state: Pytree,
-    inputs: Inputs,
+    everyone: tuple,  # state, inputs, best, its error, whether it is done; by replica
+    mine: Int[Array, " judged"],
     settings: Settings,
     held: Batch,
-    known: tuple[Pytree, Float[Array, "replica member"]],
-    done: Bool[Array, " replica"],
-) -> tuple[Pytree, Float[Array, "replica member"], Float[Array, "replica member"]]:
-    """Members and their errors after a look at the new ones, whose errors come last."""
+) -> tuple[Pytree, Float[Array, "replica member"], Float[Array, "judged member"]]:
+    """Members and their errors after a look at some replicas' new ones, whose errors
+    come last."""
 
     def one(state, inputs, old, known, done):
         new = members(state, inputs, settings)
@@ -312,12 +339,15 @@ def _better(
         return best, jnp.where(better, error, known), error
 
     # One replica after the other: the same bits whoever else is there.
-    parts = state, inputs, *known, done
-    return jax.lax.map(lambda part: one(*part), parts)
+    some = jax.tree.map(lambda leaf: jnp.asarray(leaf)[mine], everyone)
+    *kept, errors = jax.lax.map(lambda part: one(*part), some)
+    _, _, *before, _ = everyone
+    best, error = jax.tree.map(lambda o, n: o.at[mine].set(n), tuple(before), (*kept,))
+    return best, error, errors
 
 
-def _repeat(tree: Pytree, many: int) -> Pytree:
-    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (many, *leaf.shape)), tree)
+def _stack(trees: list[Pytree]) -> Pytree:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
 def _without_replicas(tree: Pytree) -> Pytree:

@@ -30,6 +30,7 @@ import numpy as np
 from manyhands import datasets
 from manyhands.algos.registry import algorithm
 from manyhands.behavior.options import resolve
+from manyhands.dynamics.termination import rule_of
 from manyhands.envs import fork
 from manyhands.errors import UserError
 from manyhands.runs import environment
@@ -249,9 +250,11 @@ class Counter:
 
     def kind(self, fleet: Fleet) -> Hashable | None:
         """What data sets of one program have in common."""
-        if algorithm(fleet.algo).before or not self.knows(fleet):
+        if not self.knows(fleet):
             return None
         ((data,), (sizes,)) = fleet.data, self.sizes(fleet)
+        if algorithm(fleet.algo).before and rule_of(sizes.env) is None:
+            return None  # each set decides for itself whether its world ends
         # By the size that was asked for: there is a little more when it is made.
         size = asked_for(data, fleet.transitions) or sizes.transitions
         fitted_for = resolve("default", {}, size).steps
