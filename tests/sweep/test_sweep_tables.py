@@ -27,6 +27,8 @@ from manyhands.sweep.statistics import improvement, iqm, iqm_interval
     [
         ("smoke", 2, 16),
         ("baselines", 8, 8 * 10 * 3),
+        ("model-based", 9, 9 * 2 * 3),
+        ("heterogeneous", 15, 15 * 2 * 3),
         # LBRAC-v for five K, and eight others, with five seeds
         ("paper-heterogeneous", 15, 15 * 13 * 5),
         ("paper-d4rl-style", 12, 12 * 13 * 5),
@@ -68,7 +70,7 @@ def test_what_is_wrong_in_a_preset_is_said(tmp_path, text, message):
 
 
 def test_an_unknown_preset_or_part_is_refused():
-    with pytest.raises(UserError, match="smoky: expected one of baselines, paper-d4rl"):
+    with pytest.raises(UserError, match="smoky: expected one of baselines, hetero"):
         presets.load("smoky")
     with pytest.raises(UserError, match="only: expected part of a name"):
         fleets(presets.load("smoke"), only=("nothing",))

@@ -20,7 +20,8 @@ class Benchmark:
     finished run is a line of results.jsonl; killed, it goes on with --resume."""
 
     preset: tyro.conf.Positional[str]
-    """smoke, baselines, paper-heterogeneous, paper-d4rl-style, or a TOML file."""
+    """smoke, baselines, model-based, heterogeneous, paper-heterogeneous,
+    paper-d4rl-style, or a TOML file."""
     out: Path
     """The directory for everything."""
     resume: bool = False

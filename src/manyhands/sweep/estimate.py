@@ -40,11 +40,10 @@ from manyhands.sweep.programs import Program, Sizes, Work, programs
 from manyhands.sweep.results import Results
 from manyhands.zoo.tasks import TASKS
 
-# Measured on one NVIDIA H200, jax 0.11: 274, 373, 878 and 2832 us for 1, 5, 25 and 100
-# replicas of 45 products and 0.97 GFLOP (results/fit_speed.md), 324, 491 and 1146 us
-# for 1, 5 and 25 of 59 and 1.43 GFLOP (docs/lbrac_v.md, Speed).
-GPU_PRODUCT = 5.5e-6  # seconds for each product and what is around it
-GPU_RATE = 40e12  # FLOP/s beyond that
+# Fitted to thirty times measured on one NVIDIA H200, jax 0.11: ten learners with 8 to
+# 66 products and 0.07 to 14 GFLOP, 1, 5 and 25 replicas (results/algos_speed.md).
+GPU_PRODUCT = 6e-6  # seconds for each product and what is around it
+GPU_RATE = 57e12  # FLOP/s beyond that
 # Of `smoke` on two cores: what an update reaches of a plain product's rate.
 CPU_SHARE = 0.5
 CPU_PRODUCT = 10e-6
@@ -253,12 +252,13 @@ class Counter:
         if not self.knows(fleet):
             return None
         ((data,), (sizes,)) = fleet.data, self.sizes(fleet)
-        if algorithm(fleet.algo).before and rule_of(sizes.env) is None:
-            return None  # each set decides for itself whether its world ends
+        ends = rule_of(sizes.env) if algorithm(fleet.algo).before else "as it does"
+        if ends is None:
+            return None  # a learnt world: each set decides for itself whether it ends
         # By the size that was asked for: there is a little more when it is made.
         size = asked_for(data, fleet.transitions) or sizes.transitions
         fitted_for = resolve("default", {}, size).steps
-        return sizes.observations, sizes.actions, fitted_for
+        return sizes.observations, sizes.actions, fitted_for, ends
 
     def cost(self, fleet: Fleet) -> Cost:
         seconds, factor = self.seconds(fleet), self.correction.get(fleet.label)
