@@ -1,8 +1,9 @@
-"""What a call of `train` asks for: seeds, numbers of behaviors, options of replicas."""
+"""What a call of `train` asks for: seeds, numbers of behaviors, options of replicas,
+environments."""
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from numbers import Integral
 from typing import Any
 
@@ -131,3 +132,26 @@ def in_rows(found: list[Any], sets: int, seeds: int) -> list[list[list[Any]]]:
     rows = [found[n : n + seeds] for n in range(0, len(found), seeds)]
     ks = len(rows) // sets
     return [rows[n : n + ks] for n in range(0, len(rows), ks)]
+
+
+def as_written(options: list[list[Any]], ks: list[int | str]) -> list[dict[str, Any]]:
+    """Of all replicas that differ by more than their seed, for config.json."""
+    return [
+        asdict(one) | ({"k": k} if len(ks) > 1 else {})
+        for of_set in options
+        for k in ks
+        for one in of_set
+    ]
+
+
+def envs_of(
+    sets: list[Trajectories], env: str | None, evaluations: int, episodes: int
+) -> list[str | None]:
+    """Where each set's policies are evaluated, if anywhere."""
+    if evaluations < 0 or episodes < 0:
+        wrong = min(evaluations, episodes)
+        raise UserError(f"evaluations, episodes: expected at least 0, got {wrong}")
+    envs = [env or one.env_id for one in sets]
+    if None in envs and (evaluations or (episodes and any(envs))):
+        raise UserError("env: expected an environment's id to evaluate in, got none")
+    return envs

@@ -1,7 +1,7 @@
 """`train`: from a data set to a policy, without an environment."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
@@ -14,20 +14,12 @@ from manyhands.algos.algorithm import Algorithm, Given, Setting, Stage
 from manyhands.algos.evaluate import Body, Evaluation, Judge, Seat, behaviors_score
 from manyhands.algos.policy import Policy, load_policy
 from manyhands.algos.registry import algorithm
-from manyhands.algos.training import (
-    Progress,
-    Replica,
-    Result,
-    Training,
-    Watch,
-    interval,
-)
+from manyhands.algos.training import Progress, Replica, Result, Training, Watch
 from manyhands.behavior.estimate import Behavior
 from manyhands.behavior.fit import as_list, fit, names_of
 from manyhands.behavior.methods import METHODS
 from manyhands.behavior.problem import Scaling
 from manyhands.data.trajectories import Trajectories
-from manyhands.errors import UserError
 from manyhands.fleet import Packed
 from manyhands.runs import Run, environment, mean_and_std
 from manyhands.types import Box, Pytree
@@ -113,12 +105,7 @@ def train(
     sets, single = as_list(data), isinstance(data, Trajectories)
     seeds, many_seeds = asked.seeds_of(seed)
     grid, many_options = asked.grid(learner, preset, changes)
-    envs = [env or one.env_id for one in sets]
-    if evaluations < 0 or episodes < 0:
-        wrong = min(evaluations, episodes)
-        raise UserError(f"evaluations, episodes: expected at least 0, got {wrong}")
-    if None in envs and (evaluations or (episodes and any(envs))):
-        raise UserError("env: expected an environment's id to evaluate in, got none")
+    envs = asked.envs_of(sets, env, evaluations, episodes)
     ks, many_ks = asked.ks_of(learner, sets, behavior, k)
     given = asked.behaviors_of(learner, sets, len(seeds), behavior)
     if given is not None:
@@ -128,28 +115,19 @@ def train(
     options = asked.settled(learner, grid, settings)
     run = Run(out) if out is not None else None
     if run:
+        config = {
+            "algo": algo,
+            "seeds": seeds,
+            "preset": preset,
+            "k": ks if len(ks) > 1 else ks[0],
+            "options": asked.as_written(options, ks),
+            "behavior": None if behavior is None else "given",
+            "data": names_of(data),
+            "env": envs[0] if single else envs,
+        }
         run.check()
-        run.begin(
-            {
-                "algo": algo,
-                "seeds": seeds,
-                "preset": preset,
-                "k": ks if len(ks) > 1 else ks[0],
-                # Of all that differ by more than their seed.
-                "options": [
-                    asdict(o) | ({"k": k} if len(ks) > 1 else {})
-                    for of_set in options
-                    for k in ks
-                    for o in of_set
-                ],
-                "behavior": None if behavior is None else "given",
-                "data": names_of(data),
-                "env": envs[0] if single else envs,
-                "evaluations": [evaluations, episodes],
-                "environment": environment(),
-            },
-            same=("algo", "seeds", "preset", "k", "options", "behavior", "data", "env"),
-        )
+        more = {"evaluations": [evaluations, episodes], "environment": environment()}
+        run.begin(config | more, same=tuple(config))
     first = given or _first(
         learner,
         data,
@@ -188,11 +166,8 @@ def train(
         judge = Judge(algo, [_seat(places[c.place]) for c in cases], episodes, workers)
     try:
         watch = None
-        total = cases[0].options.steps
         if judge and evaluations:
-            every = interval(total)
-            apart = -(-total // (evaluations * every)) * every
-            watch = Watch(judge.look, max(every, apart))
+            watch = Watch.of(judge.look, evaluations, cases[0].options.steps)
         training = Training(
             learner, replicas, packed, run, watch, progress, checkpoint_seconds
         )

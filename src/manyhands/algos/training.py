@@ -44,6 +44,14 @@ class Watch(NamedTuple):
     look: Callable[[Pytree], list[Evaluation]]
     every: int  # updates; a multiple of the interval between log lines
 
+    @staticmethod
+    def of(
+        look: Callable[[Pytree], list[Evaluation]], evaluations: int, steps: int
+    ) -> "Watch":
+        """As many along so many updates."""
+        lines = -(-steps // (evaluations * interval(steps)))
+        return Watch(look, max(1, lines) * interval(steps))
+
 
 class Snapshot(NamedTuple):
     """All that training carries from chunk to chunk; leaves lead with the replica."""

@@ -167,8 +167,9 @@ def _together(scores: Scores) -> list[Table]:
                 cells.append("" if other == label else shown)
             rows.append([label, *cells])
         columns = ["algorithm", "IQM", *(f"better than {label}" for label in whole)]
+        sets = "one data set" if len(mine) == 1 else f"{len(mine)} data sets"
         caption = (
-            f"All {len(mine)} data sets, {kind} returns: interquartile mean, and how "
+            f"{kind.capitalize()} returns on {sets}: interquartile mean, and how "
             "probably a run is better than one of another, with 95% intervals"
         )
         made.append(Table(f"together-{kind}", caption, columns, rows))
