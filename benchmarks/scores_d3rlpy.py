@@ -21,7 +21,7 @@ from manyhands.envs.scores import normalized
 # Where our defaults have something that d3rlpy has not, it is left out.
 OURS = {
     "td3_bc": {},
-    "iql": dict(advantage_scale="none"),
+    "iql": dict(advantage_scale="none", beta=3.0),
     "bc": {},
     "rebrac": {},
     "bcq": {},

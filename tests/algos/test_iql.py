@@ -246,15 +246,20 @@ def logged() -> jax.Array:
     return jnp.asarray(actions, jnp.float32)
 
 
+@pytest.mark.parametrize("beta", [1.0, 3.0])
 @pytest.mark.parametrize("better", [-1, 1])
-def test_it_chooses_the_better_of_two_arms(better):
+def test_it_prefers_the_better_of_two_arms_as_much_as_beta_says(better, beta):
+    """Both about as often, and V is 0.7: advantages 0.3 and -0.7, mean size 0.5."""
     actions, zero = logged(), jnp.zeros((256, 1))
     rewards = (actions[:, 0] * better > 0).astype(jnp.float32)
-    state = learn(SMALL, zero, actions, rewards, zero, jnp.ones(256))
+    config = replace(SMALL, beta=beta)
+    state = learn(config, zero, actions, rewards, zero, jnp.ones(256))
     box = Box(-jnp.ones(1), jnp.ones(1))
     keys = jax.random.split(jax.random.key(0), 1)
     action = iql.act(state.policy.tree(), box, zero[:1], keys)
-    assert float(action[0, 0]) == pytest.approx(0.5 * better, abs=0.1)
+    # Their mean, one arm counting exp(beta / 0.5) times as much as the other.
+    expected = 0.5 * np.tanh(beta)
+    assert float(action[0, 0]) == pytest.approx(expected * better, abs=0.1)
 
 
 @pytest.mark.parametrize("expectile", [0.5, 0.9])

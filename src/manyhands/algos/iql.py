@@ -45,7 +45,7 @@ class Options(Common):
     expectile: float = option(
         0.7, "Expectile of Q that V is; towards 1: the best action in the data.", PART
     )
-    beta: float = option(3.0, "How much more good actions count.", NOT_NEGATIVE)
+    beta: float = option(1.0, "How much more good actions count.", NOT_NEGATIVE)
     advantage_scale: Literal["mean", "none"] = option(
         "mean", "What advantages are divided by in the weights: their mean size, or 1."
     )
@@ -65,7 +65,11 @@ class Options(Common):
 PRESETS = {
     "default": Options(),
     "paper": Options(
-        steps=1_000_000, standardise=False, advantage_scale="none", reward_scale=0.0
+        steps=1_000_000,
+        standardise=False,
+        beta=3.0,
+        advantage_scale="none",
+        reward_scale=0.0,
     ),
 }
 
