@@ -41,6 +41,15 @@ def assert_same(one: Dynamics, other: Dynamics) -> None:
     assert one.report == other.report
 
 
+def test_those_that_are_done_do_not_feel_how_long_others_take(data, linear):
+    hasty = Settings("gaussian", 3, 2, 8, 2000, 16, 1, 3e-2)
+    alone = fit([(data, same)], [Job(0, 0, hasty)], None, silent, 1e9)[0]
+    places = [(data, same), (linear.data[:60], same)]
+    found = fit(places, [Job(1, 1, hasty), Job(0, 0, hasty)], None, silent, 1e9)
+    assert_same(found[1], alone)
+    assert found[0].report["updates"] != found[1].report["updates"]
+
+
 def test_rows_are_held_out_and_never_learnt_from(data):
     rows = prepare(data, same, unit_rewards=False)
     assert len(rows.held.rewards) == 60
@@ -138,7 +147,7 @@ def test_the_best_of_every_member_is_kept_and_waiting_ends(data):
         kept = np.where(better, row, kept)
         waited = 0 if better.any() else waited + 1
     assert waited == 2  # one more than its patience
-    assert len(errors) * 20 < 10_000
+    assert found.report["updates"] == len(errors) * 20 < 10_000
     assert (kept < errors[-1]).any()  # it did get worse again
     np.testing.assert_allclose(
         found.report["heldout"]["squared_error"], kept, rtol=1e-4

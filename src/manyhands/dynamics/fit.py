@@ -193,6 +193,7 @@ class Fitting:
     def _end_epoch(self, place: int, metrics: dict[str, Array]) -> None:
         """Judge those who learn from this data; the metrics are of the last updates."""
         mine = [r for r, job in enumerate(self.jobs) if job.place == place]
+        done = self._done()
         errors = self._keep_best(place, mine)
         lines = [
             {
@@ -204,16 +205,18 @@ class Fitting:
                 **{name: float(values[r]) for name, values in metrics.items()},
             }
             for r, error in zip(mine, errors)
+            if not done[r]
         ]
         self.history += lines
         if self.run:
             self.run.append_metrics(lines)
 
+    def _lines(self, r: int) -> list[dict[str, Any]]:
+        return [line for line in self.history if line["replica"] == r]
+
     def _shown(self) -> dict[str, float]:
-        mine = [line for line in self.history if line["replica"] == 0]
-        if not mine:
-            return {}
-        return {"held-out error": mine[-1]["dynamics/heldout_error"]}
+        mine = self._lines(0)
+        return {"held-out error": mine[-1]["dynamics/heldout_error"]} if mine else {}
 
     def _done(self) -> np.ndarray:
         """[replica] whether nothing got better for longer than its patience."""
@@ -252,7 +255,7 @@ class Fitting:
             jnp.asarray(np.percentile(apart, np.arange(101)), jnp.float32),
             jnp.asarray(rows.rewards, jnp.float32),
             rows.inputs,
-            about | {"elites": elites.tolist(), "updates": self.step},
+            about | {"elites": elites.tolist(), "updates": self._lines(r)[-1]["step"]},
         )
 
     def _write(self, run: Run, found: list[Dynamics], seconds: float) -> None:
