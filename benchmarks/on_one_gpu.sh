@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Many results on one GPU: parts run beside each other, which CUDA MPS makes worth while.
+# Data sets are made once, in FOLDER/data. Whatever is finished is a line of a .jsonl under FOLDER; a second
+# call goes on. Parts: paper (four cells of results/policies.md), heterogeneous, baselines-cheap, baselines,
+# model-based, tuning, d3rlpy. A part waits for its data sets, not for other parts, except behind a "then".
+# usage: benchmarks/on_one_gpu.sh FOLDER PART ... [then PART ...]
+# environment: PYTHON (python3); D3RLPY, an interpreter that has d3rlpy; SIZE, a smaller number of updates (to try it);
+#              TRANSITIONS, of every data set
+set -u
+folder=${1:?usage: on_one_gpu.sh FOLDER PART ... [then PART ...]}; shift
+python=${PYTHON:-python3}
+steps=${SIZE:-200000}
+export XLA_PYTHON_CLIENT_PREALLOCATE=false OMP_NUM_THREADS=1
+export XLA_FLAGS="${XLA_FLAGS:---xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false}"
+mkdir -p "$folder/data" "$folder/logs"
+command -v nvidia-cuda-mps-control >/dev/null && nvidia-cuda-mps-control -d
+
+# Sets in the order in which parts need them, four at a time, each with a fourth of the cores.
+sets_of() {
+  case $1 in
+    paper) echo {halfcheetah,hopper,walker2d}-heterogeneous-1 halfcheetah-heterogeneous-3 ;;
+    heterogeneous) echo {hopper,walker2d,halfcheetah}-heterogeneous-{1,2,3,4,5} ;;
+    baselines*) echo {hopper,halfcheetah}-{medium,medium-replay,medium-expert,heterogeneous-5} ;;
+    model-based) echo {hopper,halfcheetah,walker2d}-{medium,medium-replay,heterogeneous-5} ;;
+  esac
+}
+
+make_sets() {
+  cores=$(nproc) share=$(((cores + 3) / 4))
+  for part in "$@"; do sets_of "$part"; done | tr ' ' '\n' | awk 'NF && !seen[$0]++' |
+    JAX_PLATFORMS=cpu SHARE=$share CORES=$cores FOLDER=$folder N=${TRANSITIONS:-None} \
+      xargs -P 4 --process-slot-var=SLOT -I NAME sh -c '
+        file=$FOLDER/data/zoo-NAME.npz
+        [ -e "$file" ] && exit
+        first=$((SLOT * SHARE % CORES)) last=$((first + SHARE - 1))
+        taskset -c "$first-$((last < CORES ? last : CORES - 1))" '"$python"' -c "
+import manyhands as mh
+mh.save(mh.make(\"NAME\", $N), \"$file.part.npz\")" && mv "$file.part.npz" "$file"'
+}
+
+wait_for() { for name in $(sets_of "$1"); do until [ -e "$folder/data/zoo-$name.npz" ]; do sleep 0.5; done; done; }
+
+# A benchmark in a folder of its own, with the data sets of all.
+benchmark() { # OUT PRESET JOBS [--only ...]
+  local out=$1 preset=$2 jobs=$3; shift 3
+  mkdir -p "$out"; [ -e "$out/data" ] || ln -s "$(realpath "$folder/data")" "$out/data"
+  if [ -n "${SIZE:-}" ]; then
+    sed -E "s/200_000/$SIZE/; s/episodes = 20/episodes = 2/" "src/manyhands/sweep/presets/$preset.toml" > "$folder/$preset.toml"
+    preset=$folder/$preset.toml
+  fi
+  $python -m manyhands benchmark "$preset" --out "$out" --jobs "$jobs" --resume "$@"
+}
+
+part() {
+  wait_for "$1"
+  case $1 in
+    paper)
+      mkdir -p "$folder/paper"
+      for name in $(sets_of paper); do ln -sf "$(realpath "$folder/data/zoo-$name.npz")" "$folder/paper/$name.npz"; done
+      $python benchmarks/policies.py --cases {halfcheetah,hopper,walker2d}-heterogeneous-1/lbrac_v-paper \
+        halfcheetah-heterogeneous-3/lbrac_v-paper --out "$folder/paper.jsonl" --data "$folder/paper" --seeds 0 1 2 \
+        --steps "$steps" --behavior-steps "$steps" --jobs 4 --workers 3 ;;
+    heterogeneous)  # below the others in priority, where they share the GPU
+      export CUDA_MPS_CLIENT_PRIORITY=1
+      for task in hopper walker2d halfcheetah; do
+        benchmark "$folder/heterogeneous-$task" heterogeneous 2 --only "$task" > "$folder/logs/heterogeneous-$task" 2>&1 &
+      done
+      wait ;;
+    baselines-cheap) CUDA_MPS_CLIENT_PRIORITY=1 benchmark "$folder/baselines" baselines 5 --only td3_bc iql /brac_v fisher_brc plas ;;
+    baselines) benchmark "$folder/baselines" baselines 6 ;;
+    model-based)
+      for task in hopper walker2d halfcheetah; do
+        benchmark "$folder/model-based-$task" model-based 2 --only "$task" > "$folder/logs/model-based-$task" 2>&1 &
+      done
+      wait ;;
+    tuning) $python benchmarks/mopp_tuning.py --data halfcheetah-medium walker2d-medium --out "$folder/mopp_tuning.jsonl" \
+      --runs "$folder/tuning" ${SIZE:+--steps $SIZE --transitions $TRANSITIONS --episodes 1} ;;
+    d3rlpy)
+      for algo in bc td3_bc iql plas rebrac bcq cql; do
+        cp -n results/scores_d3rlpy.jsonl "$folder/d3rlpy-$algo.jsonl"
+        $python benchmarks/scores_d3rlpy.py --d3rlpy "$D3RLPY" --algos $algo --out "$folder/d3rlpy-$algo.jsonl" \
+          ${SIZE:+--updates $SIZE --transitions $TRANSITIONS --episodes 1} > "$folder/logs/d3rlpy-$algo" 2>&1 &
+      done
+      wait ;;
+  esac
+}
+
+parts=("$@")
+make_sets "${parts[@]/then/}" > "$folder/logs/data" 2>&1 &
+running=()
+for name in "${parts[@]}"; do
+  if [ "$name" = then ]; then
+    [ ${#running[@]} -gt 0 ] && wait "${running[@]}"
+    running=()
+  else
+    part "$name" > "$folder/logs/$name" 2>&1 &
+    running+=($!)
+  fi
+done
+wait
+echo done > "$folder/logs/done"
