@@ -15,7 +15,7 @@ export XLA_FLAGS="${XLA_FLAGS:---xla_gpu_autotune_level=0 --xla_gpu_enable_trito
 mkdir -p "$folder/data" "$folder/logs"
 command -v nvidia-cuda-mps-control >/dev/null && nvidia-cuda-mps-control -d
 
-# Sets in the order in which parts need them, four at a time, each with a fourth of the cores.
+# Sets in the order in which parts need them. Those of one task have episodes in common: a process for each task.
 sets_of() {
   case $1 in
     paper) echo {halfcheetah,hopper,walker2d}-heterogeneous-1 halfcheetah-heterogeneous-3 ;;
@@ -26,16 +26,25 @@ sets_of() {
 }
 
 make_sets() {
-  cores=$(nproc) share=$(((cores + 3) / 4))
-  for part in "$@"; do sets_of "$part"; done | tr ' ' '\n' | awk 'NF && !seen[$0]++' |
-    JAX_PLATFORMS=cpu SHARE=$share CORES=$cores FOLDER=$folder N=${TRANSITIONS:-None} \
-      xargs -P 4 --process-slot-var=SLOT -I NAME sh -c '
-        file=$FOLDER/data/zoo-NAME.npz
-        [ -e "$file" ] && exit
-        first=$((SLOT * SHARE % CORES)) last=$((first + SHARE - 1))
-        taskset -c "$first-$((last < CORES ? last : CORES - 1))" '"$python"' -c "
+  local cores=$(env -u OMP_NUM_THREADS nproc) share first=0 task names
+  share=$(((cores + 2) / 3))
+  for task in hopper walker2d halfcheetah; do
+    names=$(for part in "$@"; do sets_of "$part"; done | tr ' ' '\n' | grep "^$task-" | awk '!seen[$0]++')
+    JAX_PLATFORMS=cpu taskset -c "$((first % cores))-$((first + share < cores ? first + share - 1 : cores - 1))" \
+      $python - "$folder/data" "${TRANSITIONS:-}" $names <<'END' &
+import sys
+from pathlib import Path
 import manyhands as mh
-mh.save(mh.make(\"NAME\", $N), \"$file.part.npz\")" && mv "$file.part.npz" "$file"'
+folder, size, *names = sys.argv[1:]
+takes = {}
+for name in names:
+    file = Path(folder) / f"zoo-{name}.npz"
+    if not file.exists():
+        mh.save(mh.make(name, int(size) if size else None, takes=takes), file)
+END
+    first=$(((first + share) % cores))
+  done
+  wait
 }
 
 wait_for() { for name in $(sets_of "$1"); do until [ -e "$folder/data/zoo-$name.npz" ]; do sleep 0.5; done; done; }

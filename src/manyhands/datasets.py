@@ -50,6 +50,7 @@ def make(
     transitions: int | None = None,
     seed: int = 0,
     progress: Progress = _silent,
+    takes: dict[Any, Any] | None = None,
 ) -> Trajectories:
     """Make a built-in data set; deterministic given the seed.
 
@@ -57,12 +58,14 @@ def make(
         name: such as `fork-3` or `hopper-heterogeneous-5`.
         transitions: at least so many; trajectories are complete.
         progress: called with the transitions made so far.
+        takes: a dictionary for several calls: what data sets of one task have in common
+            is then played once.
     """
     maker = _maker_of(name)
     size = maker.sizes[name] if transitions is None else transitions
     if size < 1:
         raise UserError(f"transitions: expected at least 1, got {size}")
-    return importlib.import_module(maker.module).make(name, size, seed, progress)
+    return importlib.import_module(maker.module).make(name, size, seed, progress, takes)
 
 
 def usual_size(name: str) -> int:
@@ -91,7 +94,7 @@ class Maker:
     """A family of data sets that are made here."""
 
     sizes: dict[str, int]  # transitions of each, unless the user says
-    module: str  # has make(name, transitions, seed, progress); imported when needed
+    module: str  # has make(name, transitions, seed, progress, takes); imported late
 
 
 MAKERS = {

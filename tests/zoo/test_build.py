@@ -14,7 +14,7 @@ from manyhands import UserError
 from manyhands.envs.rollout import episode_seeds
 from manyhands.envs.scores import normalized
 from manyhands.nn.networks import MLP, Dense
-from manyhands.zoo import acting, export, policies, sac
+from manyhands.zoo import acting, build, export, policies, sac
 from manyhands.zoo.build import Roles, make
 from manyhands.zoo.players import Players
 from manyhands.zoo.policies import About
@@ -120,6 +120,25 @@ def test_data_is_the_same_whatever_the_number_of_processes(stored):
     assert one.fingerprint == two.fingerprint
     other = make("hopper-medium", 300, 2, folder=stored, workers=1)
     assert other.fingerprint != one.fingerprint
+
+
+def test_what_sets_of_one_task_have_in_common_is_played_once(stored, monkeypatch):
+    def of(k, takes=None, transitions=400, **more):
+        name = f"hopper-heterogeneous-{k}"
+        return make(name, transitions, folder=stored, takes=takes, **more).fingerprint
+
+    alone = [of(k, workers=1) for k in (1, 2)]
+    takes = {}
+    assert of(1, takes, workers=1) == alone[0]
+    (first,) = [list(episodes) for episodes in takes.values()]
+    assert of(2, takes, workers=1) == alone[1]
+    same, second = takes.values()
+    assert same == first  # 400 transitions, of which 200 were needed
+    assert 200 <= sum(len(episode) for episode in second) < 400
+    longer = of(2, takes, 600, workers=1)  # it goes on where it stopped
+    assert longer == of(2, None, 600, workers=1)
+    monkeypatch.setattr(build, "Players", None)
+    assert [of(k, takes) for k in (1, 2)] == alone
 
 
 @pytest.mark.parametrize(

@@ -155,11 +155,13 @@ def make(
     transitions: int = 20_000,
     seed: int = 0,
     progress: Callable[[int], None] = lambda done: None,
+    takes: dict | None = None,
 ) -> Trajectories:
     """A data set by name: complete trajectories, at least `transitions` in all.
 
     Deterministic given the seed; trajectories of the sources are shuffled.
     """
+    del takes  # played in no time
     course, k = name.split("-")
     crowd = dict(list(DEMONSTRATORS.items())[: int(k)])
     return record(crowd, name, transitions, seed, progress, fork.COURSES[course])

@@ -115,8 +115,9 @@ def main() -> None:
     folder = Path(sys.argv[1])
     needed = json.loads(sys.stdin.readline())
     end_with_the_caller()
+    takes: dict = {}
     for data, transitions in needed:
-        made = datasets.make(data.partition(":")[2], transitions)
+        made = datasets.make(data.partition(":")[2], transitions, takes=takes)
         datasets.save(made, data_file(folder, data))
 
 

@@ -5,7 +5,10 @@ log-probability of every action. The same seed makes the same data, whatever the
 of processes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import hashlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +24,9 @@ from manyhands.zoo.policies import MEDIUM, STORED, About
 from manyhands.zoo.tasks import task
 
 Progress = Callable[[int], None]
+# Episodes by who played them, from which seed on, in the order of their seeds. Sets of
+# one task have many in common: those of k and k + 1 agents, medium and medium-expert.
+Takes = dict[tuple[str, bytes, int, int], list[Episode]]
 
 
 class Roles(NamedTuple):
@@ -51,14 +57,19 @@ def make(
     transitions: int,
     seed: int = 0,
     progress: Progress = lambda done: None,
+    takes: Takes | None = None,
     *,
     folder: Path = STORED,
     workers: int | None = None,
 ) -> Trajectories:
-    """At least so many transitions, in equal shares of the sources."""
+    """At least so many transitions, in equal shares of the sources.
+
+    Args:
+        takes: episodes of sets that were made before; new ones are added.
+    """
     whose, _, kind = name.partition("-")
     hands, env_id = sources(whose, kind, folder), task(whose).env_id
-    return record(name, env_id, hands, transitions, seed, progress, workers)
+    return record(name, env_id, hands, transitions, seed, progress, workers, takes)
 
 
 def record(
@@ -69,6 +80,7 @@ def record(
     seed: int = 0,
     progress: Progress = lambda done: None,
     workers: int | None = None,
+    takes: Takes | None = None,
 ) -> Trajectories:
     """Let some policies play, in equal shares, and write down what they do.
 
@@ -76,18 +88,29 @@ def record(
         hands: the policies by the names of their sources; None for uniform actions.
     """
     share = -(-transitions // len(hands))
+    takes = {} if takes is None else takes
+    for other in [key for key in takes if key[0] != env_id]:
+        del takes[other]  # one task's are some hundred megabytes
     episodes: list[Episode] = []
     made_by: list[int] = []
     done = 0
-    with Players(env_id, workers) as players:
+    with ExitStack() as stack:
+        players: list[Players] = []  # started where somebody has to play
+
+        def begun() -> Players:
+            if not players:
+                players.append(stack.enter_context(Players(env_id, workers)))
+            return players[0]
+
         for number, layers in enumerate(hands.values()):
-            played = players.play(layers, episode_seeds(seed, number))
-            for episode in until(share, played):
-                episodes.append(episode)
-                made_by.append(number)
-                done += len(episode)
-                progress(min(done, transitions))
-            played.close()  # before the next one begins
+            kept = takes.setdefault((env_id, _name_of(layers), seed, number), [])
+            seeds = episode_seeds(seed, number)
+            with closing(played(begun, layers, seeds, kept)) as some:
+                for episode in until(share, some):
+                    episodes.append(episode)
+                    made_by.append(number)
+                    done += len(episode)
+                    progress(min(done, transitions))
     lengths = [len(episode) for episode in episodes]
     ends = np.cumsum(lengths) - 1
     terminals, timeouts = np.zeros((2, sum(lengths)), bool)
@@ -125,6 +148,26 @@ def sources(whose: str, kind: str, folder: Path) -> dict[str, Layers | None]:
         known = {"medium": roles.medium, "expert": roles.expert}
         chosen = {name: known[name] for name in kind.split("-")}
     return {name: policies.load(about, folder).layers for name, about in chosen.items()}
+
+
+def played(
+    players: Callable[[], Players],
+    layers: Layers | None,
+    seeds: Iterator[int],
+    kept: list[Episode],
+) -> Generator[Episode]:
+    """Those that are kept, then new ones, which are kept, too."""
+    yield from list(kept)
+    with closing(players().play(layers, islice(seeds, len(kept), None))) as new:
+        for episode in new:
+            kept.append(episode)
+            yield episode
+
+
+def _name_of(layers: Layers | None) -> bytes:
+    return hashlib.sha256(
+        b"".join(array.tobytes() for layer in layers or [] for array in layer)
+    ).digest()
 
 
 def until(steps: int, episodes: Iterable[Episode]) -> Iterator[Episode]:
