@@ -15,8 +15,8 @@ import numpy as np
 
 from manyhands import fleet
 from manyhands.algos.algorithm import Given
-from manyhands.algos.lbrac_v import Start
 from manyhands.algos.registry import ALGORITHMS, algorithm
+from manyhands.algos.starting_sets import Start
 from manyhands.behavior import options as fit_options
 from manyhands.behavior import vq
 from manyhands.behavior.methods import METHODS

@@ -16,7 +16,8 @@ from float64 import double, kl
 from manyhands import Behavior, Policy, UserError, evaluate, fit, make, train
 from manyhands.algos import lbrac_v
 from manyhands.algos.algorithm import Given
-from manyhands.algos.lbrac_v import Noise, Start
+from manyhands.algos.lbrac_v import Noise
+from manyhands.algos.starting_sets import Start, best_behavior
 from manyhands.behavior import vq
 from manyhands.nn.bundle import Bundle
 
@@ -194,10 +195,10 @@ def test_the_best_behavior_by_ranks():
     # Code 1 has the largest return, but code 2 is better as a rule; code 0 is empty.
     returns = np.array([1.0, 2.0, 1000.0, 5.0, 6.0, 7.0])
     codes = np.array([1, 1, 1, 2, 2, 2])
-    assert lbrac_v.best_behavior(returns, codes, 4) == 2
-    assert lbrac_v.best_behavior(np.arange(6.0), np.array([3, 3, 3, 0, 0, 0]), 4) == 0
+    assert best_behavior(returns, codes, 4) == 2
+    assert best_behavior(np.arange(6.0), np.array([3, 3, 3, 0, 0, 0]), 4) == 0
     # All alike: any code that has trajectories.
-    assert lbrac_v.best_behavior(np.zeros(3), np.array([2, 2, 2]), 4) == 2
+    assert best_behavior(np.zeros(3), np.array([2, 2, 2]), 4) == 2
 
 
 SMALL = dict(policy_width=32, batch_size=128)

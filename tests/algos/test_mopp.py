@@ -11,7 +11,7 @@ from untaught import untaught
 from manyhands import Policy, UserError, fit, load_policy, make, train
 from manyhands.algos import mopp, mopp_acting
 from manyhands.algos.algorithm import Given, Setting
-from manyhands.algos.lbrac_v import Start
+from manyhands.algos.starting_sets import Start
 from manyhands.behavior import vq
 from manyhands.behavior.problem import Scaling
 from manyhands.dynamics import autoregressive

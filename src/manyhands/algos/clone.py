@@ -7,6 +7,7 @@ behavior is the best. At test time: the mode.
 from manyhands.algos import lbrac_v
 from manyhands.algos.algorithm import Algorithm, Given
 from manyhands.algos.options import WHOLE, Common, learner_options
+from manyhands.algos.starting_sets import Start
 from manyhands.hyper import Range, option
 from manyhands.types import Batch, Key, Metrics
 
@@ -27,7 +28,7 @@ PRESETS = {
 
 def start(key: Key, given: Given, options: Options) -> lbrac_v.Model:
     del key, options
-    found: lbrac_v.Start = given.behavior
+    found: Start = given.behavior
     b = found.behaviors
     return lbrac_v.Model(b.trunk, b.head, b.E[found.best], b.E, b.W)
 

@@ -27,9 +27,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from manyhands.algos.algorithm import Algorithm, Given, Setting, Stage
 from manyhands.algos.dynamics_stage import check_elites, learn_dynamics
-from manyhands.algos.lbrac_v import Start
 from manyhands.algos.mopp_acting import LAYERS, BehaviorSet, Model, act, skeleton
 from manyhands.algos.options import Common, learner_options
+from manyhands.algos.starting_sets import Start
 from manyhands.dynamics import autoregressive
 from manyhands.dynamics.autoregressive import Chain, Proposer
 from manyhands.dynamics.fit import Dynamics

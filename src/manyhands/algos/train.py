@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from manyhands.algos import asked, lbrac_v
+from manyhands.algos import asked, lbrac_v, starting_sets
 from manyhands.algos.algorithm import Algorithm, Given, Setting, Stage
 from manyhands.algos.evaluate import Body, Evaluation, Judge, Seat, behaviors_score
 from manyhands.algos.policy import Policy, load_policy
@@ -270,7 +270,7 @@ def _prepare(
     starts: list[Any] = [None] * len(cases)
     if isinstance(firsts[0], Behavior) and firsts[0].method == "vq":
         returns = [places[case.place].data.returns for case in cases]
-        starts = lbrac_v.starts(firsts, returns)
+        starts = starting_sets.starts(firsts, returns)
     elif firsts[0] is not None:
         starts = [fitted.model for fitted in firsts]
     packed, rows = Packed.join([_rows(place.data, place.scaling) for place in places])
@@ -333,7 +333,7 @@ def _policy(
     if isinstance(case.first, Behavior):
         summary["behavior"] = case.first.summary.get("behavior")
     model = _one_of(result.models, r)
-    if isinstance(replica.given.behavior, lbrac_v.Start):
+    if isinstance(replica.given.behavior, starting_sets.Start):
         summary["policy"]["k"] = asked.k_of(case.first)
         summary["policy"]["best_code"] = replica.given.behavior.best
     if isinstance(model, lbrac_v.Model):

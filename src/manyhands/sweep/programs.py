@@ -15,8 +15,8 @@ import numpy as np
 
 from manyhands import hyper
 from manyhands.algos.algorithm import Algorithm, Given, Setting
-from manyhands.algos.lbrac_v import Start
 from manyhands.algos.registry import algorithm
+from manyhands.algos.starting_sets import Start
 from manyhands.behavior import options as fit_options
 from manyhands.behavior import schedule, vq
 from manyhands.behavior.fitting import codes_to_start_with

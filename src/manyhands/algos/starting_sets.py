@@ -1,0 +1,70 @@
+"""Behavior sets that learners start from: which of their behaviors is the best, and
+sets of different sizes side by side."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from manyhands.behavior import vq
+from manyhands.behavior.estimate import Behavior
+
+
+class Start(NamedTuple):
+    """A behavior set to start from, and which of its behaviors is the best."""
+
+    behaviors: vq.Policy
+    values: vq.Values | None
+    best: int
+    codes: np.ndarray  # [K] false: padding
+    trajectories: int  # the rows of W beyond are padding
+
+
+def best_behavior(returns: np.ndarray, codes: np.ndarray, k: int) -> int:
+    """k*: the code whose trajectories rank highest on average.
+
+    Returns count by their percentile, so that one lucky trajectory does not decide.
+    Codes without trajectories are nobody's behavior.
+    """
+    # q_0 ... q_99; a return is worth the number of the last one that it reaches.
+    thresholds = np.percentile(returns, np.arange(100))
+    worth = np.searchsorted(thresholds, returns, side="right") - 1
+    many = np.bincount(codes, minlength=k)
+    total = np.bincount(codes, worth, minlength=k)
+    return int(np.argmax(np.where(many > 0, total / np.maximum(many, 1), -np.inf)))
+
+
+def starts(behaviors: list[Behavior], returns: list[np.ndarray]) -> list[Start]:
+    """For replicas that train together: as many codes and trajectories in each, by
+    padding.
+
+    Args:
+        returns: of the trajectories that each of them was fitted to.
+    """
+    codes = max(behavior.k for behavior in behaviors)
+    trajectories = max(len(behavior.codes) for behavior in behaviors)
+
+    def padded(rows: Array, axis: int, most: int) -> Array:
+        """The first one again and again: never chosen, but no odd numbers either."""
+        short = most - rows.shape[axis]
+        more = rows.take(jnp.zeros(short, int), axis)
+        return jnp.concatenate([rows, more], axis)
+
+    found = []
+    for behavior, worth in zip(behaviors, returns, strict=True):
+        policy, values = behavior.model, behavior.values
+        policy = eqx.tree_at(
+            lambda p: (p.E, p.W),
+            policy,
+            (padded(policy.E, 0, codes), padded(policy.W, 0, trajectories)),
+        )
+        if values is not None:
+            values = vq.Values(
+                *(eqx.tree_at(lambda c: c.H, c, padded(c.H, 1, codes)) for c in values)
+            )
+        best = best_behavior(worth, behavior.codes, behavior.k)
+        there = np.arange(codes) < behavior.k
+        found.append(Start(policy, values, best, there, len(behavior.codes)))
+    return found
