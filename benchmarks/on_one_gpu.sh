@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Many results on one GPU: parts run beside each other, which CUDA MPS makes worth while.
-# Data sets are made once, in FOLDER/data. Whatever is finished is a line of a .jsonl under FOLDER; a second
-# call goes on. Parts: paper (four cells of results/policies.md), heterogeneous, baselines-cheap, baselines,
-# model-based, tuning, d3rlpy. A part waits for its data sets, not for other parts, except behind a "then".
-# usage: benchmarks/on_one_gpu.sh FOLDER PART ... [then PART ...]
-# environment: PYTHON (python3); D3RLPY, an interpreter that has d3rlpy; SIZE, a smaller number of updates (to try it);
-#              TRANSITIONS, of every data set
+# usage: benchmarks/on_one_gpu.sh FOLDER PART[,PART ...] ...
+# Parts with commas between them run one after another, others at the same time. Parts: paper (four cells of
+# results/policies.md), heterogeneous, baselines-cheap, baselines, model-based, tuning, d3rlpy.
+# Data sets are made once, in FOLDER/data, and a part waits for those that it needs. Whatever is finished is a line of a
+# .jsonl in FOLDER, and all of these are, with the logs, in FOLDER/results.tgz, made anew every 15 seconds. A second call
+# goes on.
+# environment: PYTHON (python3); D3RLPY, an interpreter that has d3rlpy; to try it, SIZE and TRANSITIONS: updates, and
+#              rows of every data set
 set -u
-folder=${1:?usage: on_one_gpu.sh FOLDER PART ... [then PART ...]}; shift
+folder=${1:?usage: on_one_gpu.sh FOLDER PART[,PART ...] ...}; shift
 python=${PYTHON:-python3}
 steps=${SIZE:-200000}
 export XLA_PYTHON_CLIENT_PREALLOCATE=false OMP_NUM_THREADS=1
@@ -53,6 +55,8 @@ wait_for() { for name in $(sets_of "$1"); do until [ -e "$folder/data/zoo-$name.
 benchmark() { # OUT PRESET JOBS [--only ...]
   local out=$1 preset=$2 jobs=$3; shift 3
   mkdir -p "$out"; [ -e "$out/data" ] || ln -s "$(realpath "$folder/data")" "$out/data"
+  # What is known already need not be found again.
+  [ -e "$out/results.jsonl" ] || cp "results/$preset/results.jsonl" "$out/" 2>/dev/null
   if [ -n "${SIZE:-}" ]; then
     sed -E "s/200_000/$SIZE/; s/episodes = 20/episodes = 2/" "src/manyhands/sweep/presets/$preset.toml" > "$folder/$preset.toml"
     preset=$folder/$preset.toml
@@ -86,7 +90,7 @@ part() {
       --runs "$folder/tuning" ${SIZE:+--steps $SIZE --transitions $TRANSITIONS --episodes 1} ;;
     d3rlpy)
       for algo in bc td3_bc iql plas rebrac bcq cql; do
-        cp -n results/scores_d3rlpy.jsonl "$folder/d3rlpy-$algo.jsonl"
+        cp --update=none results/scores_d3rlpy.jsonl "$folder/d3rlpy-$algo.jsonl"
         $python benchmarks/scores_d3rlpy.py --d3rlpy "$D3RLPY" --algos $algo --out "$folder/d3rlpy-$algo.jsonl" \
           ${SIZE:+--updates $SIZE --transitions $TRANSITIONS --episodes 1} > "$folder/logs/d3rlpy-$algo" 2>&1 &
       done
@@ -94,17 +98,22 @@ part() {
   esac
 }
 
-parts=("$@")
-make_sets "${parts[@]/then/}" > "$folder/logs/data" 2>&1 &
-running=()
-for name in "${parts[@]}"; do
-  if [ "$name" = then ]; then
-    [ ${#running[@]} -gt 0 ] && wait "${running[@]}"
-    running=()
-  else
-    part "$name" > "$folder/logs/$name" 2>&1 &
-    running+=($!)
-  fi
+collect() {
+  (cd "$folder" && find . -name data -prune -o \( -name '*.jsonl' -o -path './logs/*' -o -name log.txt \) -type f -print |
+    tar czf .results.tgz --files-from - && mv .results.tgz results.tgz)
+}
+
+chain() { for one in ${1//,/ }; do part "$one" > "$folder/logs/$one" 2>&1; done; }
+
+make_sets $(echo "$@" | tr ',' ' ') > "$folder/logs/data" 2>&1 &
+(while sleep 15; do collect; done) &
+collecting=$!
+chains=()
+for chain in "$@"; do
+  chain "$chain" &
+  chains+=($!)
 done
-wait
-echo done > "$folder/logs/done"
+wait "${chains[@]}"
+kill $collecting
+echo "all parts have ended" > "$folder/logs/end"
+collect
