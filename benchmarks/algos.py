@@ -14,7 +14,7 @@ import subprocess
 from pathlib import Path
 
 import jax
-from train import LEFT_OUT, given, measure, rows_of
+from train import LEFT_OUT, begun, measure, rows_of
 
 from manyhands.algos.registry import ALGORITHMS, algorithm
 from manyhands.sweep.estimate import matmul_rate
@@ -33,7 +33,7 @@ def of_d3rlpy(python: str, name: str, updates: int) -> float:
 def flops(name: str) -> float:
     learner = algorithm(name)
     options = learner.presets["default"]
-    start, key = given(name, options, 0), jax.random.key(0)
+    start, key = begun(name, options, 0), jax.random.key(0)
     state = learner.start(key, start, options)
     batch = rows_of(options.batch_size).batch(jax.numpy.arange(options.batch_size))
     arguments = state, batch, key, options, learner.fitted(start, options)

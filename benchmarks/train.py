@@ -3,11 +3,13 @@
 HalfCheetah's sizes, each algorithm's own batch and networks, synthetic data. By default
 LBRAC-v, its default and as printed; `--algos all` for every one that learns from the
 data's rows alone (MOPO and MOPP need dynamics).
-Usage: python benchmarks/train.py [--algos lbrac_v:paper ...] [--replicas 1 5 25]
+Usage: python benchmarks/train.py [--algos lbrac_v:paper bcq:default:vae_width=752 ...]
+       [--replicas 1 5 25]
 """
 
 import argparse
 import time
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +39,7 @@ def rows_of(rows: int) -> fleet.Packed:
     return fleet.Packed(data, STATES, ACTIONS)
 
 
-def given(name: str, options, seed: int) -> Given:
+def begun(name: str, options, seed: int) -> Given:
     """What an algorithm starts from, not fitted to anything."""
     learner, key = algorithm(name), jax.random.key(seed)
     box = Box(-jnp.ones(ACTIONS), jnp.ones(ACTIONS))
@@ -66,11 +68,20 @@ def stack(trees: list[Pytree]) -> Pytree:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
-def measure(name: str, preset: str, replicas: int, updates: int, rows: int) -> float:
-    """Seconds per update of all replicas together; the best of three."""
+def measure(asked: str, replicas: int, updates: int, rows: int) -> float:
+    """Seconds per update of all replicas together; the best of three.
+
+    Args:
+        asked: NAME[:PRESET[:OPTION=NUMBER,...]]
+    """
+    given = asked.split(":")
+    name, preset, changes = given + ["default", ""][len(given) - 1 :]
     learner = algorithm(name)
-    options = learner.presets[preset]
-    starts = [given(name, options, seed) for seed in range(replicas)]
+    pairs = [change.split("=") for change in changes.split(",") if change]
+    options = replace(
+        learner.presets[preset], **{option: int(number) for option, number in pairs}
+    )
+    starts = [begun(name, options, seed) for seed in range(replicas)]
     state = stack(
         [learner.start(jax.random.key(s), g, options) for s, g in enumerate(starts)]
     )
@@ -116,10 +127,7 @@ def main() -> None:
     many = args.replicas or ([1] if on_cpu else [1, 5, 25])
     print("us/update of", *[f"{n:>8} replicas" for n in many])
     for name in names:
-        algo, _, preset = name.partition(":")
-        times = [
-            measure(algo, preset or "default", n, args.updates, args.rows) for n in many
-        ]
+        times = [measure(name, n, args.updates, args.rows) for n in many]
         print(f"{name:16}", *[f"{t * 1e6:17.0f}" for t in times], flush=True)
 
 
