@@ -61,7 +61,7 @@ def main() -> None:
     print(f"| updates/s | {' | '.join(heads)} |")
     print("|---|" + "---:|" * len(heads))
     for name in args.algos:
-        ours = [n / measure(name, "default", n, args.updates, rows) for n in many]
+        ours = [n / measure(name, n, args.updates, rows) for n in many]
         work = flops(name) / 1e9
         cells = [f"{work:.2f}", *(f"{rate:,.0f}" for rate in ours)]
         cells.append(f"{work * max(ours):,.0f}")
