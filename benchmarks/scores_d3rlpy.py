@@ -58,6 +58,7 @@ def table(rows: list[dict]) -> str:
         f"{about['transitions']:,} transitions, mean of {about['episodes']} episodes",
         "per seed, for every seed. Written by benchmarks/scores_d3rlpy.py from "
         "scores_d3rlpy.jsonl.",
+        "Some runs were made on two CPU cores, others on one NVIDIA H200 and 16 cores.",
         "",
         "| | manyhands | d3rlpy |",
         "|---|---|---|",
