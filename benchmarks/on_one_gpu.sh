@@ -2,7 +2,8 @@
 # Many results on one GPU: parts run beside each other, which CUDA MPS makes worth while.
 # usage: benchmarks/on_one_gpu.sh FOLDER PART[,PART ...] ...
 # Parts with commas between them run one after another, others at the same time. Parts: paper (four cells of
-# results/policies.md), heterogeneous, baselines-cheap, baselines, model-based, tuning, d3rlpy.
+# results/policies.md), heterogeneous, baselines-cheap, baselines, model-based, tuning, d3rlpy, flags (of XLA: while data sets are
+# made, the GPU is idle).
 # Data sets are made once, in FOLDER/data, and a part waits for those that it needs. Whatever is finished is a line of a
 # .jsonl in FOLDER, and all of these are, with the logs, in FOLDER/results.tgz, made anew every 15 seconds. A second call
 # goes on.
@@ -72,7 +73,7 @@ part() {
       for name in $(sets_of paper); do ln -sf "$(realpath "$folder/data/zoo-$name.npz")" "$folder/paper/$name.npz"; done
       $python benchmarks/policies.py --cases {halfcheetah,hopper,walker2d}-heterogeneous-1/lbrac_v-paper \
         halfcheetah-heterogeneous-3/lbrac_v-paper --out "$folder/paper.jsonl" --data "$folder/paper" --seeds 0 1 2 \
-        --steps "$steps" --behavior-steps "$steps" --jobs 4 --workers 3 ;;
+        --steps "$steps" --behavior-steps "$steps" --evaluations 5 --episodes 20 --jobs 4 --workers 3 ;;
     heterogeneous)  # below the others in priority, where they share the GPU
       export CUDA_MPS_CLIENT_PRIORITY=1
       for task in hopper walker2d halfcheetah; do
@@ -89,6 +90,12 @@ part() {
       wait ;;
     tuning) $python benchmarks/mopp_tuning.py --data halfcheetah-medium walker2d-medium --out "$folder/mopp_tuning.jsonl" \
       --runs "$folder/tuning" ${SIZE:+--steps $SIZE --transitions $TRANSITIONS --episodes 1} ;;
+    flags)
+      for flags in "$XLA_FLAGS" --xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false ""; do
+        echo "flags: $flags"
+        XLA_FLAGS=$flags timeout 60 $python benchmarks/train.py --updates ${SIZE:-200} --replicas 12 --algos cql bcq \
+          bcq:default:vae_width=752 2>&1
+      done ;;
     d3rlpy)
       for algo in bc td3_bc iql plas rebrac bcq cql; do
         cp --update=none results/scores_d3rlpy.jsonl "$folder/d3rlpy-$algo.jsonl"
