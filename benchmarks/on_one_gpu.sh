@@ -2,8 +2,8 @@
 # Many results on one GPU: parts run beside each other, which CUDA MPS makes worth while.
 # usage: benchmarks/on_one_gpu.sh FOLDER PART[,PART ...] ...
 # Parts with commas between them run one after another, others at the same time. Parts: paper (four cells of
-# results/policies.md), heterogeneous, baselines-cheap, baselines, model-based, tuning, d3rlpy, flags (of XLA: while data sets are
-# made, the GPU is idle).
+# results/policies.md), heterogeneous, baselines, model-based, tuning, d3rlpy, flags (of XLA: while data sets are made, the GPU is
+# idle). Of baselines a part may be asked for: baselines:td3_bc+iql.
 # Data sets are made once, in FOLDER/data, and a part waits for those that it needs. Whatever is finished is a line of a
 # .jsonl in FOLDER, and all of these are, with the logs, in FOLDER/results.tgz, made anew every 15 seconds. A second call
 # goes on.
@@ -23,7 +23,7 @@ sets_of() {
   case $1 in
     paper) echo {halfcheetah,hopper,walker2d}-heterogeneous-1 halfcheetah-heterogeneous-3 ;;
     heterogeneous) echo {hopper,walker2d,halfcheetah}-heterogeneous-{1,2,3,4,5} ;;
-    baselines*) echo {hopper,halfcheetah}-{medium,medium-replay,medium-expert,heterogeneous-5} ;;
+    baselines) echo {hopper,halfcheetah}-{medium,medium-replay,medium-expert,heterogeneous-5} ;;
     model-based) echo {hopper,halfcheetah,walker2d}-{medium,medium-replay,heterogeneous-5} ;;
   esac
 }
@@ -65,7 +65,7 @@ benchmark() { # OUT PRESET JOBS [--only ...]
   $python -m manyhands benchmark "$preset" --out "$out" --jobs "$jobs" --resume "$@"
 }
 
-part() {
+part() { # NAME [WORD+WORD ...]
   wait_for "$1"
   case $1 in
     paper)
@@ -80,9 +80,8 @@ part() {
         benchmark "$folder/heterogeneous-$task" heterogeneous 2 --only "$task" > "$folder/logs/heterogeneous-$task" 2>&1 &
       done
       wait ;;
-    baselines-cheap) CUDA_MPS_CLIENT_PRIORITY=1 benchmark "$folder/baselines" baselines 5 --only td3_bc iql /brac_v fisher_brc plas ;;
     # Two data sets a fleet: less is lost where time runs out.
-    baselines) benchmark "$folder/baselines" baselines 6 --together 2 ;;
+    baselines) benchmark "$folder/baselines" baselines 6 --together 2 ${2:+--only ${2//+/ }} ;;
     model-based)
       for task in hopper walker2d halfcheetah; do
         benchmark "$folder/model-based-$task" model-based 2 --only "$task" > "$folder/logs/model-based-$task" 2>&1 &
@@ -111,9 +110,9 @@ collect() {
     tar czf .results.tgz --files-from - && mv .results.tgz results.tgz)
 }
 
-chain() { for one in ${1//,/ }; do part "$one" > "$folder/logs/$one" 2>&1; done; }
+chain() { for one in ${1//,/ }; do part ${one/:/ } > "$folder/logs/${one//[!a-z0-9_-]/-}" 2>&1; done; }
 
-make_sets $(echo "$@" | tr ',' ' ') > "$folder/logs/data" 2>&1 &
+make_sets $(for one in ${*//,/ }; do echo "${one%%:*}"; done) > "$folder/logs/data" 2>&1 &
 (while sleep 15; do collect; done) &
 collecting=$!
 chains=()

@@ -297,6 +297,20 @@ def test_what_is_said(tmp_path, monkeypatch):
     assert total.endswith("of 100.0 GB memory")
 
 
+def test_where_several_run_at_a_time_the_longest_begins(tmp_path, monkeypatch):
+    (tmp_path / "broken.npz").write_bytes(b"no data")
+    broken = fleet("bc", data=(str(tmp_path / "broken.npz"),))
+    asked = [broken, fleet("bc"), fleet("cql"), fleet("iql")]
+    monkeypatch.setattr(Speed, "here", lambda jobs: H200)
+    monkeypatch.setattr(estimate, "ask", lambda *asked: estimate.answer(*asked[:2]))
+
+    def order(jobs: int) -> list[Fleet]:
+        return Benchmark("smoke", tmp_path, jobs=jobs)._estimated(asked)
+
+    assert order(1) == asked
+    assert order(2) == [asked[2], asked[3], asked[1], broken]
+
+
 def test_a_defect_of_the_estimate_stops_nobody(tmp_path, monkeypatch, capsys):
     ended = {"args": [], "stdout": "", "stderr": "Traceback\n\nOSError: no\n"}
     codes = [1, estimate.REFUSED]

@@ -107,6 +107,8 @@ class Benchmark:
         except RuntimeError as error:  # no reason not to try
             err.print(f"no estimate of time and memory: {error}", soft_wrap=True)
             return todo
+        if self.jobs > 1 or not here:
+            found = found.longest_first()
         out.print(found.table(), soft_wrap=True)
         return found.fleets
 

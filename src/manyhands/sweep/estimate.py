@@ -135,6 +135,14 @@ class Estimate(NamedTuple):
     fleets: list[Fleet]  # those asked for, or parts of them
     costs: list[Cost | None]  # None: nobody knows, for its data cannot be read
 
+    def longest_first(self) -> "Estimate":
+        """What begins last should be short where several run at a time, or one is at
+        work while the others have ended. Unknown ones fail soon: they come last."""
+        pairs = list(zip(self.fleets, self.costs))
+        pairs.sort(key=lambda pair: -(pair[1].seconds if pair[1] else 0.0))
+        fleets, costs = map(list, zip(*pairs))
+        return self._replace(fleets=fleets, costs=costs)
+
     def table(self) -> str:
         """For people: a line for each fleet, and one for all."""
         rows = [["fleet", "runs", "time", "memory", "time from"]]
