@@ -146,8 +146,6 @@ def test_ctrl_c_exits_130_without_a_traceback_and_leaves_no_file(tmp_path):
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
-        # Where tests run in the background of a shell, it is ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert program.stderr is not None
     line = program.stderr.readline()  # plain progress, as this is no terminal
