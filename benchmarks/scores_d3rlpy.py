@@ -17,6 +17,7 @@ import numpy as np
 
 import manyhands as mh
 from manyhands.envs.scores import normalized
+from manyhands.runs import environment
 
 # Where our defaults have something that d3rlpy has not, it is left out.
 OURS = {
@@ -49,6 +50,11 @@ def theirs(file: Path, env: str, name: str, seed: int, args) -> list[float]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def shown(row: dict) -> str:
+    score = f"{row['normalized']:.1f}"
+    return score if row["device"].startswith("gpu") else f"({score})"
+
+
 def table(rows: list[dict]) -> str:
     about = rows[0]
     lines = [
@@ -58,7 +64,7 @@ def table(rows: list[dict]) -> str:
         f"{about['transitions']:,} transitions, mean of {about['episodes']} episodes",
         "per seed, for every seed. Written by benchmarks/scores_d3rlpy.py from "
         "scores_d3rlpy.jsonl.",
-        "Some runs were made on two CPU cores, others on one NVIDIA H200 and 16 cores.",
+        "In brackets: on a CPU; all others on a GPU.",
         "",
         "| | manyhands | d3rlpy |",
         "|---|---|---|",
@@ -68,7 +74,7 @@ def table(rows: list[dict]) -> str:
         for library in ("manyhands", "d3rlpy"):
             some = [r for r in rows if (r["algo"], r["library"]) == (name, library)]
             some.sort(key=lambda r: r["seed"])
-            cells.append(" ".join(f"{r['normalized']:.1f}" for r in some))
+            cells.append(" ".join(map(shown, some)))
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -123,12 +129,13 @@ def main() -> None:
                         "episodes": args.episodes,
                         "returns": returns,
                         "seconds": time.perf_counter() - started,
+                        "device": environment()["device"],
                     }
                     rows.append(row)
                     with args.out.open("a") as out:
                         out.write(json.dumps(row) + "\n")
-                    shown = f"{row['normalized']:6.1f} in {row['seconds']:.0f} s"
-                    print(f"{name:8} {library:10} seed {seed}: {shown}", flush=True)
+                    said = f"{row['normalized']:6.1f} in {row['seconds']:.0f} s"
+                    print(f"{name:8} {library:10} seed {seed}: {said}", flush=True)
     args.out.with_suffix(".md").write_text(table(rows))
 
 
