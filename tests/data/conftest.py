@@ -1,0 +1,14 @@
+"""Empty places for data sets."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch) -> Path:
+    """Minari's folder of data sets, empty and beside a test's own files."""
+    root = tmp_path / "store"
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(root))
+    monkeypatch.chdir(tmp_path)
+    return root
