@@ -12,3 +12,9 @@ def store(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(root))
     monkeypatch.chdir(tmp_path)
     return root
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    """Of a LeRobot data set, still absent."""
+    return tmp_path / "robot"
