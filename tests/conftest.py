@@ -38,7 +38,7 @@ LONGEST = """
     algos/test_several_data_sets sweep/test_benchmark cli/test_cli
     behavior/test_many_sources
     behavior/test_interrupted behavior/test_estimate contracts/test_estimators
-    algos/test_cql test_docs test_examples sweep/test_ray_engine
+    algos/test_cql_learning test_docs test_examples sweep/test_ray_engine
     sweep/test_estimates_of_fleets zoo/test_train cli/test_train_command
 """.split()
 
