@@ -32,7 +32,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 # Files that take longest, in this order before all others: what begins last must be
-# short, or one process is at work on it while the others have ended.
+# short, or one process is at work on it while the others have ended. The report's
+# contents: so that the file that shows it in a browser finds its programs compiled.
 LONGEST = """
     contracts/test_algorithms algos/test_lbrac_v behavior/test_fork_sources
     algos/test_several_data_sets sweep/test_benchmark cli/test_cli
@@ -40,6 +41,7 @@ LONGEST = """
     behavior/test_interrupted behavior/test_estimate contracts/test_estimators
     algos/test_cql_learning test_docs test_examples sweep/test_ray_engine
     sweep/test_estimates_of_fleets zoo/test_train cli/test_train_command
+    report/test_report_contents
 """.split()
 
 

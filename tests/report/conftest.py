@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from report_pages import NAMES
 
-from manyhands import make, save
+from manyhands import Trajectories, load, make, save, write_report
 from manyhands.cli import main
 
 # Not merged, so that such a short fit finds several behaviors.
@@ -18,14 +19,12 @@ FIT = [
     *"--merge False --no-figures".split(),
 ]
 TRAIN = "--steps 20 --warm-up 5 --critic-width 16 --episodes 2 --evaluations 2".split()
-NAMES = ("left & <b>fast</b>", "</script><script>throw Error('escaped')</script>")
 
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory) -> Path:
     """data.npz; `fit`, one replica; `train`, two seeds, begun from it."""
     here = tmp_path_factory.mktemp("report")
-    # Names as bad as they may come: the page must show them, and no more.
     save(replace(make("fork-2", 800), source_names=NAMES), here / "data.npz")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(here)
@@ -35,6 +34,16 @@ def folder(tmp_path_factory) -> Path:
         ):
             assert main.run(words) == 0, words
     return here
+
+
+@pytest.fixture(scope="session")
+def data(folder) -> Trajectories:
+    return load(folder / "data.npz")
+
+
+@pytest.fixture(scope="session")
+def page(folder) -> Path:
+    return write_report(folder / "train")
 
 
 @pytest.fixture(scope="session")
