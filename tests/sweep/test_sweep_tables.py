@@ -76,6 +76,18 @@ def test_an_unknown_preset_or_part_is_refused():
         fleets(presets.load("smoke"), only=("nothing",))
 
 
+@pytest.mark.parametrize(
+    ("only", "labels"),
+    [
+        (("brac_v",), {"brac_v", "lbrac_v"}),
+        (("*/brac_v",), {"brac_v"}),
+        (("*/bc", "/lbrac_v"), {"bc", "lbrac_v"}),
+    ],
+)
+def test_parts_are_named_by_words_or_patterns(only, labels):
+    assert {fleet.label for fleet in fleets(presets.load("smoke"), only)} == labels
+
+
 # Statistics
 
 

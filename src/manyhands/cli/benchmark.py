@@ -27,7 +27,8 @@ class Benchmark:
     resume: bool = False
     """Go on with what is missing or failed."""
     only: tuple[str, ...] = ()
-    """Only where DATA/ALGORITHM contains one of these words."""
+    """Only where DATA/ALGORITHM contains one of these words, or is as a pattern such as
+    '*/bc' has it."""
     engine: Literal["local", "ray"] = "local"
     """local: processes on this machine. ray: the cluster that RAY_ADDRESS names."""
     jobs: int = 1

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 from dataclasses import asdict, dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,7 +86,7 @@ def _together(data: tuple[str, ...]) -> str:
 
 
 def fleets(preset: Preset, only: tuple[str, ...] = ()) -> list[Fleet]:
-    """All of a preset, or those whose name contains one of these words."""
+    """All of a preset, or those whose name contains or matches one of these words."""
     everything = [
         Fleet(
             (data,),
@@ -104,7 +105,10 @@ def fleets(preset: Preset, only: tuple[str, ...] = ()) -> list[Fleet]:
     ]
     if len({fleet.name for fleet in everything}) < len(everything):
         raise UserError("data: expected names that differ in their last part")
-    chosen = [f for f in everything if not only or any(w in f.name for w in only)]
+    patterns = [
+        word if set(word) & set("*?[") else f"*{word}*" for word in only or ("*",)
+    ]
+    chosen = [f for f in everything if any(fnmatchcase(f.name, p) for p in patterns)]
     if not chosen:
         few = ", ".join(fleet.name for fleet in everything[:5])
         raise UserError(f"only: expected part of a name such as {few}; none has it")
