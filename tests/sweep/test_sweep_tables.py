@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import trim_mean
 
 from manyhands import UserError
+from manyhands.algos import rebrac
 from manyhands.behavior.fitting import Fitting, codes_to_start_with
 from manyhands.behavior.options import Options
 from manyhands.behavior.problem import prepare
@@ -16,7 +17,7 @@ from manyhands.cli import main
 from manyhands.runs import Run
 from manyhands.sweep import figures, maps, tables
 from manyhands.sweep import preset as presets
-from manyhands.sweep.plan import Fleet, fleets
+from manyhands.sweep.plan import Fleet, fleets, joined
 from manyhands.sweep.statistics import improvement, iqm, iqm_interval
 
 # Presets
@@ -60,6 +61,14 @@ def test_a_fleet_survives_json():
         ("data = ['a']\nseed = [0]\n[[algo]]\nname = 'bc'", "seed: expected one of"),
         ("data = ['a', 'a']\nseeds = [0]\n[[algo]]\nname = 'bc'", "no two alike"),
         ("data = [", "expected TOML"),
+        (
+            "data = ['a']\nseeds = [0]\n[[algo]]\nname = 'bc'\nfor.b = {steps = 3}",
+            "for: expected one of the data, got b",
+        ),
+        (
+            "data = ['a']\nseeds = [0]\n[[algo]]\nname = 'bc'\nfor.a = {stpes = 3}",
+            "stpes",
+        ),
     ],
 )
 def test_what_is_wrong_in_a_preset_is_said(tmp_path, text, message):
@@ -74,6 +83,31 @@ def test_an_unknown_preset_or_part_is_refused():
         presets.load("smoky")
     with pytest.raises(UserError, match="only: expected part of a name"):
         fleets(presets.load("smoke"), only=("nothing",))
+
+
+def test_options_may_differ_between_data_sets():
+    entry = {"name": "rebrac", "for": {"b": {"value_penalty": 0.5}}, "steps": 9}
+    content = {"data": ["a", "b", "c"], "seeds": [0], "algo": [entry]}
+    apart = fleets(presets.parse("mine", content))
+    others = {"steps": 9}
+    assert [f.options for f in apart] == [
+        others,
+        others | {"value_penalty": 0.5},
+        others,
+    ]
+    # Those alike train together.
+    together = joined(apart, kind=lambda fleet: "all", most=lambda fleet: 9)
+    assert [fleet.data for fleet in together] == [("a", "c"), ("b",)]
+
+
+def test_rebrac_has_the_penalties_that_were_published():
+    found = fleets(presets.load("baselines"), only=("*/rebrac",))
+    assert len(found) == 8
+    for fleet in found:
+        name = fleet.data[0].removeprefix("zoo:")
+        published = rebrac.PENALTIES[name.replace("heterogeneous-5", "medium-expert")]
+        names = "policy_penalty", "value_penalty"
+        assert tuple(fleet.options[n] for n in names) == published
 
 
 @pytest.mark.parametrize(

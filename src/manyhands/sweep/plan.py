@@ -98,7 +98,7 @@ def fleets(preset: Preset, only: tuple[str, ...] = ()) -> list[Fleet]:
             preset.episodes,
             preset.evaluations,
             preset.transitions,
-            entry.options,
+            entry.options_on(data),
         )
         for data in preset.data
         for entry in preset.entries
@@ -120,7 +120,7 @@ def joined(
     kind: Callable[[Fleet], Hashable | None],
     most: Callable[[Fleet], int],
 ) -> list[Fleet]:
-    """Those of the same entry and kind as one, as even as may be.
+    """Those of the same entry, options and kind as one, as even as may be.
 
     Args:
         kind: what has to be the same; None: it stays alone.
@@ -128,8 +128,8 @@ def joined(
     """
     alike: dict[Hashable, list[int]] = defaultdict(list)
     for number, fleet in enumerate(apart):
-        same = kind(fleet)
-        alike[number if same is None else (fleet.label, same)].append(number)
+        same, options = kind(fleet), json.dumps(fleet.options, sort_keys=True)
+        alike[number if same is None else (fleet.label, options, same)].append(number)
     found = {}  # by the place of the first of them
     for group in alike.values():
         many = -(-len(group) // max(1, most(apart[group[0]])))

@@ -10,6 +10,7 @@
     name = "lbrac_v"       # and any of its options
     k = [1, 5, 10]         # where a behavior set is fitted first
     steps = 200_000
+    for."my/data.hdf5" = { beta = 3.0 }  # other options on one of the data sets
 
 An entry may have a `label`, to stand beside another of the same algorithm.
 """
@@ -36,6 +37,10 @@ class Entry:
     preset: str = "default"
     k: tuple[int | str, ...] = ()  # empty: the algorithm has no behavior set
     options: dict[str, Any] = field(default_factory=dict)
+    on: dict[str, dict[str, Any]] = field(default_factory=dict)  # by the data set
+
+    def options_on(self, data: str) -> dict[str, Any]:
+        return self.options | self.on.get(data, {})
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,9 @@ def parse(name: str, content: dict[str, Any]) -> Preset:
     for what, given in (("data", data), ("seeds", seeds), ("label", labels)):
         if len(set(given)) < len(given):
             raise UserError(f"{what}: expected no two alike, got {', '.join(given)}")
+    for name_of_data in (name for entry in entries for name in entry.on):
+        if name_of_data not in data:
+            raise UserError(f"for: expected one of the data, got {name_of_data}")
     return Preset(name, content.pop("about", ""), data, entries, seeds, **content)
 
 
@@ -106,5 +114,7 @@ def _entry(content: dict[str, Any]) -> Entry:
     k = tuple(k) if isinstance(k, list) else (k,)
     if k and learner.first != "vq":
         raise UserError(f"{name}: expected no k, it fits no behavior set")
-    hyper.resolve(learner.presets, preset, content)  # complain before any work is done
-    return Entry(name, label, preset, k, content)
+    on = content.pop("for", {})
+    for changes in ({}, *on.values()):  # complain before any work is done
+        hyper.resolve(learner.presets, preset, content | changes)
+    return Entry(name, label, preset, k, content, on)
