@@ -26,7 +26,7 @@ from manyhands.algos.critic_terms import critic_loss
 from manyhands.algos.options import Common, learner_options
 from manyhands.hyper import COUNT, NOT_NEGATIVE, PART, POSITIVE, SHARE, option
 from manyhands.nn import adam, critics
-from manyhands.nn.actors import action_of, uniform_mlp
+from manyhands.nn.actors import action_of
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import values_of
 from manyhands.nn.networks import MLP, Dense
@@ -55,9 +55,6 @@ class Options(Common):
         "What rewards are multiplied by; 0: 1000 over the range of the data's returns.",
         NOT_NEGATIVE,
     )
-    policy_start: Literal["uniform", "orthogonal"] = option(
-        "uniform", "The policy's first weights: PyTorch's, or as large as the paper's."
-    )
     policy_rate: float = option(3e-4, "Learning rate of the policy at first.", POSITIVE)
     value_rate: float = option(3e-4, "Learning rate of V.", POSITIVE)
     critic_rate: float = option(3e-4, "Learning rate of the Q-functions.", POSITIVE)
@@ -73,7 +70,6 @@ PRESETS = {
         beta=3.0,
         advantage_scale="none",
         reward_scale=0.0,
-        policy_start="orthogonal",
     ),
 }
 
@@ -118,8 +114,7 @@ def orthogonal(key: Key, sizes: Any) -> MLP:
 def start(key: Key, given: Given, options: Options) -> State:
     key_policy, key_value, key_critic = jax.random.split(key, 3)
     hidden, more = [options.width] * LAYERS, [options.critic_width] * LAYERS
-    first = {"uniform": uniform_mlp, "orthogonal": orthogonal}[options.policy_start]
-    net = first(key_policy, [given.observations, *hidden, given.actions])
+    net = orthogonal(key_policy, [given.observations, *hidden, given.actions])
     policy = Bundle.of(Policy(net, jnp.zeros(given.actions)))
     value = Bundle.of(orthogonal(key_value, [given.observations, *more, 1]))
     inputs = given.observations + given.actions
