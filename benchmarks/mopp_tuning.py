@@ -1,6 +1,7 @@
 """Settings of MOPP's planner, searched on one seed: how good its plans are with each.
 
-What it plans with is learnt once (and kept in --runs, so that it need not be again);
+What it plans with is learnt once (and kept in --runs, so that it need not be again: a
+folder of its own for other --steps or --transitions);
 then episodes are played with every combination of kappa, horizon, spread and the share
 of the usual threshold. Combinations of one horizon play in one program. Lines of --out
 that are there are not measured again.
@@ -62,7 +63,7 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", required=True)
     parser.add_argument("--transitions", type=int, default=None)
     parser.add_argument("--steps", type=int, default=None)
-    parser.add_argument("--kappa", type=float, nargs="+", default=[0.3, 3.0, 10.0])
+    parser.add_argument("--kappa", type=float, nargs="+", default=[3.0, 10.0, 30.0])
     parser.add_argument("--horizon", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--spread", type=float, nargs="+", default=[0.1, 0.4, 0.8])
     parser.add_argument("--threshold", type=float, nargs="+", default=[1.0])

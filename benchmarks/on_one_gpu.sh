@@ -3,13 +3,13 @@
 # usage: benchmarks/on_one_gpu.sh FOLDER PART[,PART ...] ...
 # Parts with commas between them run one after another, others at the same time. Parts: paper (four cells of
 # results/policies.md), heterogeneous, baselines, model-based, tuning, d3rlpy, flags (of XLA: while data sets are made, the GPU is
-# idle). Of baselines a part may be asked for: baselines:td3_bc+iql.
+# idle). Of baselines a part may be asked for: 'baselines:*/bc+iql', words as `--only` takes them.
 # Data sets are made once, in FOLDER/data, and a part waits for those that it needs. Whatever is finished is a line of a
 # .jsonl in FOLDER, and all of these are, with the logs, in FOLDER/results.tgz, made anew every 15 seconds. A second call
 # goes on.
 # environment: PYTHON (python3); D3RLPY, an interpreter that has d3rlpy; to try it, SIZE and TRANSITIONS: updates, and
 #              rows of every data set
-set -u
+set -uf  # words may hold a *
 folder=${1:?usage: on_one_gpu.sh FOLDER PART[,PART ...] ...}; shift
 python=${PYTHON:-python3}
 steps=${SIZE:-200000}

@@ -7,7 +7,7 @@ import pytest
 from float64 import double, slope
 
 from manyhands.dynamics import ensemble
-from manyhands.dynamics.fit import Dynamics, Job, fit
+from manyhands.dynamics.fit import Dynamics, Job, fit, gained
 from manyhands.dynamics.prediction import disagreement, pick, predict_all, widest
 from manyhands.dynamics.settings import Inputs, Settings
 from manyhands.nn import adam
@@ -137,6 +137,17 @@ def test_every_member_learns_from_rows_of_its_own(params, batch, inputs):
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two)):
         assert np.array_equal(a[0], b[0])
     assert not np.allclose(one.mean.b[1], two.mean.b[1])
+
+
+@pytest.mark.parametrize("shift", [-60.0, 0.0, 60.0])  # by the units of targets
+def test_a_likelihood_is_better_by_nats_and_an_error_by_a_share(shift):
+    known = jnp.array([jnp.inf, jnp.inf, 1.0, 1.0, 1.0])
+    error = jnp.array([9.0, jnp.nan, 0.95, 0.93, jnp.nan])
+    by_nats = gained(error + shift, known + shift, "likelihood", targets=6)
+    assert by_nats.tolist() == [True, False, False, True, False]
+    by_share = gained(error * 0.1, known * 0.1, "error", targets=6)
+    assert by_share.tolist() == [True, False, True, True, False]
+    assert gained(jnp.array([0.995]), jnp.ones(1), "error", 6).tolist() == [False]
 
 
 # A world that is known

@@ -102,7 +102,7 @@ def test_a_step_draws_from_an_elite_and_pays_for_doubt(world):
     # The soft clamp from above.
     log_variance = 0.5 - np.log1p(np.exp(0.5 - log_variance))
     std = np.exp(log_variance / 2)
-    price = np.sqrt(np.sum(std**2))
+    price = np.sqrt(std[0] ** 2 + np.sum((0.5 * std[1:]) ** 2))  # in the task's units
     np.testing.assert_allclose(said.price, price, rtol=1e-4)
     expected = 1 + std[0] * np.asarray(noise.target[:, 0]) - 2 * price
     np.testing.assert_allclose(said.batch.rewards, expected, rtol=1e-4)

@@ -107,7 +107,24 @@ def test_rewards_add_up_until_an_end_and_nothing_counts_after_it():
     assert not alive.all()
     np.testing.assert_allclose(imagined.rewards[:, 0], alive)
     np.testing.assert_allclose(imagined.returns, alive.sum())
-    np.testing.assert_allclose(imagined.apart[:, 0], alive * 0.5 * 2**0.5, rtol=1e-5)
+    np.testing.assert_allclose(imagined.apart[:, 0], 0.5 * 2**0.5, rtol=1e-5)
+
+
+def test_an_early_end_is_no_way_to_stay_unpruned():
+    """Models disagree by 1, 2, 3, ... until an end, which is to the right of 0."""
+
+    def torn(s, a):
+        reward, change = jnp.ones((len(s), 1)), jnp.stack([a[:, 0], 1 + 0 * a[:, 0]], 1)
+        said = jnp.concatenate([reward, change], axis=1)
+        return jnp.stack([said, said.at[:, 0].add(1 + s[:, 1])])
+
+    guides = WORLD._replace(predict=torn, ended=lambda s: s[:, 0] > 0)
+    _, imagined, _ = planned(guides, settings(trajectories=50, horizon=4))
+    right = np.cumsum(imagined.actions[..., 0], axis=0) > 0
+    ends = np.where(right.any(axis=0), right.argmax(axis=0), 3)
+    assert len(set(ends)) > 1
+    expected = 1 + np.minimum(np.arange(4)[:, None], ends)
+    np.testing.assert_allclose(imagined.apart, expected, rtol=1e-5)
 
 
 def test_trajectories_that_models_disagree_on_are_pruned():

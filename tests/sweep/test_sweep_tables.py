@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import asdict
 
 import jax
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from scipy.stats import trim_mean
 
 from manyhands import UserError
-from manyhands.algos import rebrac
+from manyhands.algos.registry import algorithm
 from manyhands.behavior.fitting import Fitting, codes_to_start_with
 from manyhands.behavior.options import Options
 from manyhands.behavior.problem import prepare
@@ -100,14 +101,22 @@ def test_options_may_differ_between_data_sets():
     assert [fleet.data for fleet in together] == [("a", "c"), ("b",)]
 
 
-def test_rebrac_has_the_penalties_that_were_published():
-    found = fleets(presets.load("baselines"), only=("*/rebrac",))
-    assert len(found) == 8
+@pytest.mark.parametrize(
+    ("preset", "learner", "version", "names"),
+    [
+        ("baselines", "rebrac", "", ("policy_penalty", "value_penalty")),
+        ("model-based", "mopo", "-v2", ("horizon", "penalty")),
+    ],
+)
+def test_what_was_published_for_a_data_set_is_used(preset, learner, version, names):
+    loaded = presets.load(preset)
+    found = fleets(loaded, only=(f"*/{learner}",))
+    assert len(found) == len(loaded.data)
     for fleet in found:
-        name = fleet.data[0].removeprefix("zoo:")
-        published = rebrac.PENALTIES[name.replace("heterogeneous-5", "medium-expert")]
-        names = "policy_penalty", "value_penalty"
-        assert tuple(fleet.options[n] for n in names) == published
+        name = fleet.data[0].removeprefix("zoo:") + version
+        name = name.replace("heterogeneous-5", "medium-expert")
+        published = asdict(algorithm(learner).presets[name])
+        assert {n: fleet.options[n] for n in names} == {n: published[n] for n in names}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from manyhands import fleet
 from manyhands.data.trajectories import Trajectories
@@ -30,7 +30,7 @@ from manyhands.interrupts import stop_politely
 from manyhands.runs import Run, environment, flatten, unflatten
 from manyhands.types import Batch, Pytree
 
-BETTER = 0.01  # a relative improvement that counts
+BETTER = 0.01  # what counts: a share of the error, or nats for each target
 # Updates at a time. An epoch is a multiple of it: of a small data set it would be over
 # before it has begun, and data sets of several sizes share one compiled program.
 CHUNK = 250
@@ -312,6 +312,20 @@ def _begin(start, members, seeds, inputs, sizes, settings) -> tuple[Pytree, Pytr
     return jax.vmap(one)(seeds, inputs)
 
 
+def gained(
+    error: Float[Array, " member"],
+    known: Float[Array, " member"],
+    judge: str,
+    targets: int,
+) -> Bool[Array, " member"]:
+    """Whether errors are enough below those known; what is not a number never is.
+
+    Units move a log-density: a share of it would mean nothing.
+    """
+    least = BETTER * (known if judge == "error" else targets)
+    return jnp.where(jnp.isinf(known), jnp.isfinite(error), known - error > least)
+
+
 @partial(jax.jit, static_argnames="members")
 def _better(
     members: Callable[[Pytree, Inputs, Settings], Pytree],
@@ -331,9 +345,7 @@ def _better(
         else:
             error = -said.log_prob(jnp.broadcast_to(targets_of(held), said.mean.shape))
             error = error.mean(axis=1)
-        # What is not a number is never better.
-        gain = known - error > BETTER * jnp.abs(known)
-        better = jnp.where(jnp.isinf(known), jnp.isfinite(error), gain) & ~done
+        better = gained(error, known, settings.judge, said.mean.shape[-1]) & ~done
 
         def choose(new: Array, old: Array) -> Array:
             return jnp.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old)

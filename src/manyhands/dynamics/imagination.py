@@ -5,7 +5,9 @@ member j,
 
     (r, s' - s) ~ N(m_i(s, a), sigma_i(s, a)^2),  r~ = r - lambda max_j |sigma_j(s, a)|
 
-The world ends by the rule of a task, or as probably as the elites say.
+with sigma_j in the units of the task, as lambda is published, also where observations
+are standardised. The world ends by the rule of a task, or as probably as the elites
+say.
 """
 
 from typing import NamedTuple
@@ -26,8 +28,9 @@ FARTHEST = 100.0  # deviations of the data; nobody has been there, nor any model
 class World(NamedTuple):
     members: ensemble.Member  # with a leading member axis
     elites: Int[Array, " elite"]
-    center: Float[Array, " state"]  # of the scaling of observations: rules need the
-    scale: Float[Array, " state"]  # units of the task
+    # Of the scaling of observations: rules and prices are in the units of the task.
+    center: Float[Array, " state"]
+    scale: Float[Array, " state"]
 
 
 class Noise(NamedTuple):
@@ -76,7 +79,8 @@ def imagine(
     mean, log_std = (jnp.take_along_axis(x, member, axis=0)[0] for x in said)
     drawn = mean + jnp.exp(log_std) * noise.target
     following = observations + drawn[:, 1:]
-    price = widest(said.log_std)
+    units = jnp.concatenate([jnp.ones(1), world.scale])
+    price = widest(said.log_std + jnp.log(units))
     inputs = pick(world.members.inputs, 0)  # the same for all
     batch = Batch(
         observations,

@@ -76,7 +76,7 @@ class Imagined(NamedTuple):
 
     actions: Float[Array, "time n action"]
     rewards: Float[Array, "time n"]  # 0 after an end
-    apart: Float[Array, "time n"]  # how far the models disagree; 0 after an end
+    apart: Float[Array, "time n"]  # how far the models disagree; after an end as before
     returns: Float[Array, " n"]  # rewards and the value at the end
 
 
@@ -115,20 +115,22 @@ def imagine(
 ) -> Imagined:
     many, who = settings.trajectories, guides.begin(noise.who)
 
-    def one(carry: tuple[Array, Array], drawn: tuple[Array, Array, Array]):
-        (s, alive), (normal, proposer, member) = carry, drawn
+    def one(carry: tuple[Array, Array, Array], drawn: tuple[Array, Array, Array]):
+        (s, alive, last), (normal, proposer, member) = carry, drawn
         b = widened(guides.propose(who, proposer, s), settings.spread)
         action = best_of(b, normal, s, guides.value)
         means = guides.predict(s, action)
         following = s + means[chosen(member, len(means)), :, 1:]
-        rewards, apart = means[..., 0].mean(axis=0), disagreement(means)
-        row = action, jnp.where(alive, rewards, 0), jnp.where(alive, apart, 0)
-        return (following, alive & ~guides.ended(following)), row
+        rewards = jnp.where(alive, means[..., 0].mean(axis=0), 0)
+        # Not 0 after an end: an early one would be the way to stay unpruned.
+        apart = jnp.where(alive, disagreement(means), last)
+        alive = alive & ~guides.ended(following)
+        return (following, alive, apart), (action, rewards, apart)
 
     start = jnp.broadcast_to(observation, (many, len(observation)))
     drawn = noise.action[:-1], noise.proposer[:-1], noise.member[:-1]
-    (s, alive), rows = jax.lax.scan(one, (start, jnp.ones(many, bool)), drawn)
-    actions, rewards, apart = rows
+    begun = start, jnp.ones(many, bool), jnp.zeros(many)
+    (s, alive, _), (actions, rewards, apart) = jax.lax.scan(one, begun, drawn)
     b = guides.propose(who, noise.proposer[-1], s)
     value = mean_value(b, noise.action[-1], s, guides.value)
     returns = rewards.sum(axis=0) + jnp.where(alive, value, 0)
