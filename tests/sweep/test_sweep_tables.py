@@ -229,6 +229,15 @@ def test_three_formats_say_the_same(rows, tmp_path):
     assert r"lbrac\_v" in tex
 
 
+def test_tables_do_not_depend_on_what_ended_first(rows):
+    ten = {"data": "zoo:hopper-heterogeneous-10"}
+    rows += [row | ten for row in rows if row["data"] != "zoo:hopper-medium"]
+    found = tables.tables(rows)
+    assert tables.tables(rows[::-1]) == found
+    names = [row[0].removeprefix("zoo:hopper-") for row in found[0].rows]
+    assert names == ["heterogeneous-2", "heterogeneous-10", "medium"]
+
+
 def test_the_figure_needs_data_of_several_agents(rows, tmp_path):
     assert figures.write([r for r in rows if "medium" in r["data"]], tmp_path) == []
     (path,) = figures.write(rows, tmp_path)

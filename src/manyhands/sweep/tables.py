@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,13 +55,21 @@ def _tex(text: str) -> str:
     return text.replace("±", r"$\pm$")
 
 
+def _natural(name: str) -> list[str | int]:
+    """heterogeneous-2 comes before heterogeneous-10."""
+    parts = re.split(r"(\d+)", name)
+    return [int(part) if part.isdecimal() else part for part in parts]
+
+
 class Scores:
     """Results by data set and algorithm."""
 
     def __init__(self, rows: list[dict[str, Any]]):
+        # Not as they came: which fleet ends first is chance.
+        rows = sorted(rows, key=lambda row: row["seed"])
         self.rows = [row for row in rows if row["return_mean"] is not None]
-        self.data = list(dict.fromkeys(row["data"] for row in self.rows))
-        self.labels = list(dict.fromkeys(row["label"] for row in self.rows))
+        self.data = sorted({row["data"] for row in self.rows}, key=_natural)
+        self.labels = sorted({row["label"] for row in self.rows}, key=_natural)
         self._found: dict[tuple, list[float]] = defaultdict(list)
         for row in self.rows:
             key = row["data"], row["label"], row["k"]
@@ -70,8 +79,8 @@ class Scores:
         return np.array(self._found.get((data, label, k), []))
 
     def ks(self, label: str) -> list[str | None]:
-        found = (k for _, other, k in self._found if other == label)
-        return list(dict.fromkeys(found))
+        found = {k for _, other, k in self._found if other == label}
+        return sorted(found, key=lambda k: _natural(str(k)))
 
     def best(self, data: str, label: str) -> tuple[np.ndarray, str | None]:
         """With the best K on average, as the paper reports it, and which that is."""
