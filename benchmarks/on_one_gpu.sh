@@ -90,6 +90,12 @@ part() { # NAME [WORD+WORD ...]
     tuning) $python benchmarks/mopp_tuning.py --data halfcheetah-medium walker2d-medium --out "$folder/mopp_tuning.jsonl" \
       --runs "$folder/tuning" ${SIZE:+--steps $SIZE --transitions $TRANSITIONS --episodes 1} ;;
     flags)
+      local graphs=--xla_gpu_enable_command_buffer twice=--xla_gpu_enable_while_loop_double_buffering=true
+      local most=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL
+      for more in "" "$graphs=" "$graphs=$most" "$twice"; do
+        echo "flags: $XLA_FLAGS $more"
+        XLA_FLAGS="$XLA_FLAGS $more" timeout 60 $python benchmarks/train.py --updates ${SIZE:-500} --algos lbrac_v 2>&1
+      done
       for flags in "$XLA_FLAGS" --xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false ""; do
         echo "flags: $flags"
         XLA_FLAGS=$flags timeout 60 $python benchmarks/train.py --updates ${SIZE:-200} --replicas 12 --algos cql bcq \

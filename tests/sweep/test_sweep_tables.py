@@ -64,7 +64,7 @@ def test_a_fleet_survives_json():
         ("data = [", "expected TOML"),
         (
             "data = ['a']\nseeds = [0]\n[[algo]]\nname = 'bc'\nfor.b = {steps = 3}",
-            "for: expected one of the data, got b",
+            "for: expected one of a; got b",
         ),
         (
             "data = ['a']\nseeds = [0]\n[[algo]]\nname = 'bc'\nfor.a = {stpes = 3}",

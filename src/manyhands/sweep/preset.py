@@ -100,7 +100,8 @@ def parse(name: str, content: dict[str, Any]) -> Preset:
             raise UserError(f"{what}: expected no two alike, got {', '.join(given)}")
     for name_of_data in (name for entry in entries for name in entry.on):
         if name_of_data not in data:
-            raise UserError(f"for: expected one of the data, got {name_of_data}")
+            known = ", ".join(data)
+            raise UserError(f"for: expected one of {known}; got {name_of_data}")
     return Preset(name, content.pop("about", ""), data, entries, seeds, **content)
 
 
