@@ -90,7 +90,7 @@ def results() -> str:
 
 
 def whole() -> str:
-    """All fifteen data sets, with as long a fit as the paper's kind of learner has."""
+    """All fifteen data sets, with a fit as long as the training."""
     rows = lines_of(WHOLE)
     lines = [
         "## After a fit of 200,000 updates",
