@@ -2,8 +2,8 @@
 # Many results on one GPU: parts run beside each other, which CUDA MPS makes worth while.
 # usage: benchmarks/on_one_gpu.sh FOLDER PART[,PART ...] ...
 # Parts with commas between them run one after another, others at the same time. Parts: paper (four cells of
-# results/policies.md), heterogeneous, baselines, model-based, tuning, d3rlpy, flags (of XLA: while data sets are made, the GPU is
-# idle). Of baselines a part may be asked for: 'baselines:*/bc+iql', words as `--only` takes them.
+# results/policies.md), heterogeneous, baselines, model-based, tuning, d3rlpy; evaluation and flags (of XLA), for which the GPU
+# should be idle. Of baselines a part may be asked for: 'baselines:*/bc+iql', words as `--only` takes them.
 # Data sets are made once, in FOLDER/data, and a part waits for those that it needs. Whatever is finished is a line of a
 # .jsonl in FOLDER, and all of these are, with the logs, in FOLDER/results.tgz, made anew every 15 seconds. A second call
 # goes on.
@@ -80,8 +80,11 @@ part() { # NAME [WORD+WORD ...]
         benchmark "$folder/heterogeneous-$task" heterogeneous 2 --only "$task" > "$folder/logs/heterogeneous-$task" 2>&1 &
       done
       wait ;;
-    # Two data sets a fleet: less is lost where time runs out.
-    baselines) benchmark "$folder/baselines" baselines 6 --together 2 ${2:+--only ${2//+/ }} ;;
+    # Two data sets a fleet, of the long ones one: less is lost where time runs out.
+    baselines)
+      local jobs=6 together=2
+      case ${2:-} in *cql* | *bcq*) jobs=4 together=1 ;; esac
+      benchmark "$folder/baselines" baselines $jobs --together $together ${2:+--only ${2//+/ }} ;;
     model-based)
       for task in hopper walker2d halfcheetah; do
         benchmark "$folder/model-based-$task" model-based 2 --only "$task" > "$folder/logs/model-based-$task" 2>&1 &
@@ -89,17 +92,14 @@ part() { # NAME [WORD+WORD ...]
       wait ;;
     tuning) $python benchmarks/mopp_tuning.py --data halfcheetah-medium walker2d-medium --out "$folder/mopp_tuning.jsonl" \
       --runs "$folder/tuning" ${SIZE:+--steps $SIZE --transitions $TRANSITIONS --episodes 1} ;;
+    evaluation)  # by as many processes as let it take longer than the updates between two
+      $python benchmarks/evaluation.py --turns 1 --workers 2 --updates ${SIZE:-30000} --evaluations 6 ;;
     flags)
       local graphs=--xla_gpu_enable_command_buffer twice=--xla_gpu_enable_while_loop_double_buffering=true
       local most=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL
       for more in "" "$graphs=" "$graphs=$most" "$twice"; do
         echo "flags: $XLA_FLAGS $more"
         XLA_FLAGS="$XLA_FLAGS $more" timeout 60 $python benchmarks/train.py --updates ${SIZE:-500} --algos lbrac_v 2>&1
-      done
-      for flags in "$XLA_FLAGS" --xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false ""; do
-        echo "flags: $flags"
-        XLA_FLAGS=$flags timeout 60 $python benchmarks/train.py --updates ${SIZE:-200} --replicas 12 --algos cql bcq \
-          bcq:default:vae_width=752 2>&1
       done ;;
     d3rlpy)
       for algo in bc td3_bc iql plas rebrac bcq cql; do

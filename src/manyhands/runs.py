@@ -20,7 +20,7 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -185,12 +185,15 @@ class Run:
         arrays = {**flatten(tree), "about": _text(json.dumps(about, default=_plain))}
         self.write_arrays("checkpoints/latest.safetensors", arrays)
 
-    def read_checkpoint(self, like: Pytree) -> tuple[Pytree, dict[str, Any]] | None:
+    def read_checkpoint(
+        self, like: Callable[[dict[str, Any]], Pytree]
+    ) -> tuple[Pytree, dict[str, Any]] | None:
+        """The tree, like the one that `like` makes of what is said about it."""
         if not self.checkpoint.exists():
             return None
         arrays = self.read_arrays("checkpoints/latest.safetensors")
         about = json.loads(arrays.pop("about").tobytes().decode())
-        return unflatten(like, arrays), about
+        return unflatten(like(about), arrays), about
 
     def remove_checkpoint(self) -> None:
         shutil.rmtree(self.checkpoint.parent, ignore_errors=True)

@@ -14,7 +14,8 @@ from manyhands.algos.algorithm import Algorithm, Given, Setting, Stage
 from manyhands.algos.evaluate import Body, Evaluation, Judge, Seat, behaviors_score
 from manyhands.algos.policy import Policy, load_policy
 from manyhands.algos.registry import algorithm
-from manyhands.algos.training import Progress, Replica, Result, Training, Watch
+from manyhands.algos.training import Progress, Replica, Result, Training
+from manyhands.algos.watching import Watch
 from manyhands.behavior.estimate import Behavior
 from manyhands.behavior.fit import as_list, fit, names_of
 from manyhands.behavior.methods import METHODS

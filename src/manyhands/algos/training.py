@@ -7,8 +7,8 @@ goes on to the same bits.
 """
 
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ import numpy as np
 from manyhands import fleet
 from manyhands.algos.algorithm import Algorithm, Given
 from manyhands.algos.evaluate import Evaluation
+from manyhands.algos.watching import Queue, Watch, interval
 from manyhands.fleet import Packed, Replicas
 from manyhands.interrupts import stop_politely
 from manyhands.runs import Run
@@ -37,40 +38,19 @@ class Replica(NamedTuple):
     rows: range  # of the data, that it learns from
 
 
-class Watch(NamedTuple):
-    """Evaluations along the way."""
-
-    # models of all replicas -> an evaluation of each
-    look: Callable[[Pytree], list[Evaluation]]
-    every: int  # updates; a multiple of the interval between log lines
-
-    @staticmethod
-    def of(
-        look: Callable[[Pytree], list[Evaluation]], evaluations: int, steps: int
-    ) -> "Watch":
-        """As many along so many updates."""
-        lines = -(-steps // (evaluations * interval(steps)))
-        return Watch(look, max(1, lines) * interval(steps))
-
-
 class Snapshot(NamedTuple):
     """All that training carries from chunk to chunk; leaves lead with the replica."""
 
     state: Pytree
-    watched: Pytree  # the models that are being evaluated
+    waiting: list[Pytree]  # models that are to be evaluated yet
 
 
 @dataclass
 class Result:
     models: Pytree  # of all replicas
     history: list[dict[str, Any]]  # rows of metrics
-    seconds: float
+    seconds: float  # until the last update
     compile_seconds: float
-
-
-def interval(steps: int) -> int:
-    """Updates between log lines."""
-    return max(1, min(1000, steps // 40))
 
 
 class Training:
@@ -93,10 +73,8 @@ class Training:
         self.step, self.history = 0, []
         self.fitted = _stack([algorithm.fitted(r.given, r.options) for r in replicas])
         self.config = _stack([_traced(r.options) for r in replicas])
-        state = _stack([self._start(r) for r in replicas])
-        self.snapshot = Snapshot(state, self._models(state))
-        self.watched_step = 0  # 0: nothing is being evaluated
-        self.watching: Future[list[Evaluation]] | None = None
+        self.state = _stack([self._start(r) for r in replicas])
+        self.queue = Queue(watch.look) if watch else None
 
     def _start(self, replica: Replica) -> Pytree:
         # Apart from the keys of steps, which count from 0.
@@ -110,37 +88,33 @@ class Training:
     # The loop
 
     def train(self) -> Result:
+        with stop_politely() as stopped, self.queue or nullcontext():
+            return self._train(stopped)
+
+    def _train(self, stopped: Callable[[], bool]) -> Result:
         started, compiling = time.perf_counter(), 0.0
         self._resume()
-        first, saved, last = self.step, time.perf_counter(), self.options.steps
-        with stop_politely() as stopped, ThreadPoolExecutor(1) as self.aside:
-            if self.watched_step:
-                self._look()  # the evaluation that was interrupted
-            elif self.watch and self.step == 0:
+        first, last, self.saved = self.step, self.options.steps, time.perf_counter()
+        if self.step == 0:
+            self._evaluate()
+        while self.step < last:
+            before = time.perf_counter()
+            metrics = self._advance()
+            if self.step - first <= interval(last):
+                compiling += time.perf_counter() - before
+            self._log(metrics)
+            if self.step < last:
                 self._evaluate()
-            while self.step < last:
-                before = time.perf_counter()
-                metrics = self._advance()
-                if self.step - first <= interval(last):
-                    compiling += time.perf_counter() - before
-                self._log(metrics)
-                if self.watch and self.step < last and self._due():
-                    self._evaluate()
-                now = time.perf_counter()
-                late = now - saved > self.checkpoint_seconds
-                if stopped() or late or self.step == last:
-                    self._checkpoint()
-                    saved = now
-                if stopped() and self.step < last:
-                    raise KeyboardInterrupt
-            self._collect()
-        models = self._models(self.snapshot.state)
+            self._keep(stopped(), ended=self.step == last)
         seconds = time.perf_counter() - started
+        while self.queue and self.queue.waiting:
+            left = float(len(self.queue.waiting))
+            self.progress(self.step, {"evaluations left": left})
+            self.queue.wait(0.2)
+            self._note(self.queue.done())
+            self._keep(stopped())
+        models = self._models(self.state)
         return Result(models, self.history, seconds, compiling)
-
-    def _due(self) -> bool:
-        assert self.watch
-        return self.step % self.watch.every == 0
 
     def _advance(self) -> dict[str, np.ndarray]:
         every, options = interval(self.options.steps), self.options
@@ -148,7 +122,7 @@ class Training:
         rows = [replica.rows for replica in self.replicas]
         state, metrics = fleet.advance(
             self.algorithm.update,
-            self.snapshot.state,
+            self.state,
             Replicas(
                 seed=jnp.asarray([r.seed for r in self.replicas], jnp.uint32),
                 start=jnp.asarray([r.start for r in rows], jnp.int32),
@@ -161,7 +135,7 @@ class Training:
             steps,
             options.batch_size,
         )
-        self.snapshot = self.snapshot._replace(state=jax.block_until_ready(state))
+        self.state = jax.block_until_ready(state)
         self.step += steps
         return {name: np.asarray(values) for name, values in metrics.items()}
 
@@ -187,50 +161,59 @@ class Training:
     # Evaluations
 
     def _evaluate(self) -> None:
-        """Begin one, when the last one has ended."""
-        self._collect()
-        self.snapshot = self.snapshot._replace(
-            watched=self._models(self.snapshot.state)
-        )
-        self.watched_step = self.step or -1  # -1: before the first update
-        self._look()
-
-    def _look(self) -> None:
-        assert self.watch
-        self.watching = self.aside.submit(self.watch.look, self.snapshot.watched)
-
-    def _collect(self) -> None:
-        if self.watching is None:
+        """Let one begin where it is time, and write down what others found."""
+        if not (self.watch and self.queue):
             return
-        found = self.watching.result()
-        rows = [
-            {f"evaluation/{k}": v for k, v in e.summary().items() if k != "returns"}
-            for e in found
-        ]
-        self._write(max(0, self.watched_step), rows)
-        self.watching, self.watched_step = None, 0
+        if self.step % self.watch.every == 0:
+            self.queue.add(self.step, self._models(self.state))
+        self._note(self.queue.done())
+
+    def _note(self, found: Iterable[tuple[int, list[Evaluation]]]) -> None:
+        for step, evaluations in found:
+            rows = [
+                {f"evaluation/{k}": v for k, v in e.summary().items() if k != "returns"}
+                for e in evaluations
+            ]
+            self._write(step, rows)
 
     # Interruptions
 
+    def _keep(self, stopped: bool, ended: bool = False) -> None:
+        """Write a checkpoint where it is time, and stop if that was asked for."""
+        now = time.perf_counter()
+        if stopped or ended or now - self.saved > self.checkpoint_seconds:
+            self._checkpoint()
+            self.saved = now
+        waiting = self.queue and self.queue.waiting
+        if stopped and (self.step < self.options.steps or waiting):
+            raise KeyboardInterrupt
+
     def _checkpoint(self) -> None:
-        if self.watching is not None and self.watching.done():
-            self._collect()
         if self.run:
+            waiting = list(self.queue.waiting) if self.queue else []
             about = {
                 "step": self.step,
-                "watched": self.watched_step,
+                "waiting": [one.step for one in waiting],
                 "history": self.history,
             }
-            self.run.write_checkpoint(self.snapshot, about)
+            snapshot = Snapshot(self.state, [one.models for one in waiting])
+            self.run.write_checkpoint(snapshot, about)
 
     def _resume(self) -> None:
-        found = self.run.read_checkpoint(self.snapshot) if self.run else None
+        found = self.run.read_checkpoint(self._like) if self.run else None
         if found:
-            self.snapshot, about = found
-            self.step, self.watched_step = about["step"], about["watched"]
-            self.history = about["history"]
+            (self.state, models), about = found
+            self.step, self.history = about["step"], about["history"]
+            if self.queue:  # evaluations that were interrupted
+                for step, one in zip(about["waiting"], models):
+                    self.queue.add(step, one)
         if self.run:
             self.run.write_metrics(self.history)
+
+    def _like(self, about: dict[str, Any]) -> Snapshot:
+        """What the checkpoint looks like that says this about itself."""
+        models = jax.eval_shape(self._models, self.state)
+        return Snapshot(self.state, [models] * len(about["waiting"]))
 
 
 def _traced(options: Any) -> Any:

@@ -365,7 +365,7 @@ class Fitting:
             self.run.write_checkpoint(self.snapshot, about)
 
     def _resume(self) -> None:
-        found = self.run.read_checkpoint(self.snapshot) if self.run else None
+        found = self.run.read_checkpoint(lambda _: self.snapshot) if self.run else None
         if self.run and found:
             self.snapshot, about = found
             self.step = about["step"]

@@ -291,7 +291,7 @@ class Fitting:
             self.run.write_checkpoint(self.snapshot, about)
 
     def _resume(self) -> None:
-        found = self.run.read_checkpoint(self.snapshot) if self.run else None
+        found = self.run.read_checkpoint(lambda _: self.snapshot) if self.run else None
         if found:
             self.snapshot, about = found
             self.step, self.history = about["step"], about["history"]

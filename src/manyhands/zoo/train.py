@@ -209,7 +209,7 @@ class Training:
         self.run.write_checkpoint(self.state, about)
 
     def _resume(self) -> None:
-        found = self.run.read_checkpoint(self.state)
+        found = self.run.read_checkpoint(lambda _: self.state)
         if found:
             self.state, about = found
             self.epoch = about["epoch"]
