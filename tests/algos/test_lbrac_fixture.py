@@ -15,14 +15,15 @@ from official import (
     policy_from,
 )
 
-from manyhands.algos import lbrac_v
-from manyhands.algos.lbrac_v import Critic, Decoded, Noise, Policy
+from manyhands.algos import lbrac_v, lbrac_v_losses
+from manyhands.algos.lbrac_v_losses import Critic, Decoded, Noise, Policy
+from manyhands.algos.lbrac_v_options import PAPER
 from manyhands.behavior import vq
 from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.networks import normalize
 
-CONFIG = jax.tree.map(jnp.float32, lbrac_v.PAPER)
+CONFIG = jax.tree.map(jnp.float32, PAPER)
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +54,11 @@ def noises(arrays: dict) -> tuple[Noise, Noise]:
     )
 
 
-FITTED = lbrac_v.Fitted(BOX, CODES, jnp.zeros(vq.EMBEDDING), None)
+FITTED = lbrac_v_losses.Fitted(BOX, CODES, jnp.zeros(vq.EMBEDDING), None)
 
 
 def test_the_preset_is_the_released_one(fixture):
-    about, preset = meta(fixture), lbrac_v.PAPER
+    about, preset = meta(fixture), PAPER
     assert about["discount"] == preset.discount
     assert about["alpha"] == preset.beta
     assert about["commit_coe"] == preset.commitment
@@ -76,9 +77,9 @@ def test_divergence(fixture):
         (batch.observations, now, "s1"),
         (batch.next_observations, following, "s2"),
     ):
-        decoded = lbrac_v.decode(pi_and_b, states, e, FITTED)
+        decoded = lbrac_v_losses.decode(pi_and_b, states, e, FITTED)
         assert isinstance(decoded, Decoded)
-        found = lbrac_v.divergence(decoded, noise.divergence, CONFIG, BOX)
+        found = lbrac_v_losses.divergence(decoded, noise.divergence, CONFIG, BOX)
         assert_close(found, fixture[f"mid/div_{name}_relu"], atol=2e-5)
 
 
@@ -86,13 +87,17 @@ def test_critic_loss_and_gradients(fixture):
     batch, (following, _) = batch_from(fixture), noises(fixture)
     pi, target = policy(fixture, "param/"), critic(fixture, "param/", "_target")
     _, e, z = vq.assign(
-        lbrac_v.behaviors_of(pi, FITTED), batch.trajectory, FITTED.codes
+        lbrac_v_losses.behaviors_of(pi, FITTED), batch.trajectory, FITTED.codes
     )
-    y, decoded = lbrac_v.critic_target(pi, target, batch, e, following, CONFIG, FITTED)
-    y_b = lbrac_v.behavior_target(decoded, target, batch, z, following, CONFIG, BOX)
-    (loss, metrics), gradient = jax.value_and_grad(lbrac_v.critic_loss, has_aux=True)(
-        critic(fixture, "param/"), batch, y, (z, y_b)
+    y, decoded = lbrac_v_losses.critic_target(
+        pi, target, batch, e, following, CONFIG, FITTED
     )
+    y_b = lbrac_v_losses.behavior_target(
+        decoded, target, batch, z, following, CONFIG, BOX
+    )
+    (loss, metrics), gradient = jax.value_and_grad(
+        lbrac_v_losses.critic_loss, has_aux=True
+    )(critic(fixture, "param/"), batch, y, (z, y_b))
     assert_close(loss, fixture["p2_q/loss"])
     assert_close(metrics["critic/loss"], fixture["p2_q/q_obj_loss"])
     assert_close(metrics["critic/loss_of_behaviors"], fixture["p2_q/q_bc_loss"])
@@ -102,7 +107,9 @@ def test_critic_loss_and_gradients(fixture):
 def test_policy_loss_and_gradients(fixture):
     batch, (_, now) = batch_from(fixture), noises(fixture)
     unused = jnp.zeros((32, vq.EMBEDDING))
-    (loss, metrics), gradient = jax.value_and_grad(lbrac_v.policy_loss, has_aux=True)(
+    (loss, metrics), gradient = jax.value_and_grad(
+        lbrac_v_losses.policy_loss, has_aux=True
+    )(
         policy(fixture, "param/"),
         critic(fixture, "param/"),
         batch,

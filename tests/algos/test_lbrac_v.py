@@ -14,14 +14,15 @@ import pytest
 from float64 import double, kl
 
 from manyhands import Behavior, Policy, UserError, evaluate, fit, make, train
-from manyhands.algos import lbrac_v
+from manyhands.algos import lbrac_v, lbrac_v_losses
 from manyhands.algos.algorithm import Given
-from manyhands.algos.lbrac_v import Noise
+from manyhands.algos.lbrac_v_losses import Noise
+from manyhands.algos.lbrac_v_options import Options
 from manyhands.algos.starting_sets import Start, best_behavior
 from manyhands.behavior import vq
 from manyhands.nn.bundle import Bundle
 
-OPTIONS = lbrac_v.Options(
+OPTIONS = Options(
     critic_width=8, beta=0.7, value_penalty=0.6, value_weight=1.5, warm_up=0
 )
 random = np.random.default_rng(2)
@@ -29,9 +30,9 @@ ACTION = random.normal(size=(8, 2))
 NOISE = Noise(*[jnp.asarray(ACTION, jnp.float32)] * 2, jnp.zeros((0, 8, 2)))
 
 
-def own(**changes) -> lbrac_v.Options:
+def own(**changes) -> Options:
     return jax.tree.map(
-        jnp.float32, lbrac_v.Options(**vars(OPTIONS) | dict(held_to="own") | changes)
+        jnp.float32, Options(**vars(OPTIONS) | dict(held_to="own") | changes)
     )
 
 
@@ -126,7 +127,7 @@ def test_losses(state, batch, given, held_to):
     _, e, _ = vq.assign(fitted.behaviors, batch.trajectory, fitted.codes)
     if held_to == "best":
         e = jnp.broadcast_to(fitted.best, e.shape)
-    y, _ = lbrac_v.critic_target(
+    y, _ = lbrac_v_losses.critic_target(
         policy, state.target.tree(), batch, e, NOISE, config, fitted
     )
     following = double(batch.next_observations)
@@ -138,13 +139,15 @@ def test_losses(state, batch, given, held_to):
     expected = double(batch.rewards) + 0.99 * alive * future
     np.testing.assert_allclose(y, expected, rtol=1e-3, atol=1e-4)
 
-    loss, _ = lbrac_v.critic_loss(critic, batch, y, None)
+    loss, _ = lbrac_v_losses.critic_loss(critic, batch, y, None)
     q = reference.q(reference.critic, batch.observations, double(batch.actions))
     np.testing.assert_allclose(
         loss, ((q - expected) ** 2).mean(axis=1).sum(), rtol=1e-3
     )
 
-    loss, metrics = lbrac_v.policy_loss(policy, critic, batch, e, NOISE, config, fitted)
+    loss, metrics = lbrac_v_losses.policy_loss(
+        policy, critic, batch, e, NOISE, config, fitted
+    )
     states = double(batch.observations)
     q = reference.q(reference.critic, states, reference.action(states)).min(axis=0)
     d = reference.divergence(states, batch.trajectory).mean()
@@ -155,7 +158,7 @@ def test_losses(state, batch, given, held_to):
 
 def test_pi_starts_as_the_best_behavior(given, batch, box):
     state = lbrac_v.start(jax.random.key(0), given, OPTIONS)
-    pi = lbrac_v.pi_of(state.policy.tree(), batch.observations, box)
+    pi = lbrac_v_losses.pi_of(state.policy.tree(), batch.observations, box)
     b = given.behavior.behaviors
     outputs = b.head(b.trunk(batch.observations), vq.normalize(b.E[1]))
     assert np.array_equal(pi.mean, jnp.split(outputs, 2, axis=-1)[0])

@@ -1,0 +1,70 @@
+"""LBRAC-v's hyper-parameters, and those that the paper prints."""
+
+from typing import Literal
+
+from manyhands.algos.options import WHOLE, Common, learner_options
+from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, option
+
+
+@learner_options
+class Options(Common):
+    behavior_steps: int = option(
+        0, "Updates of the behavior set; 0: as many as `fit` takes by default.", WHOLE
+    )
+    joint: bool = option(
+        False,
+        "Train pi and all behaviors together in shared networks, as printed; else the "
+        "behaviors stay and pi has networks of its own.",
+    )
+    pull: bool = option(
+        False,
+        "Let the divergence move the behaviors too, as printed (joint only).",
+    )
+    divergence: Literal["exact", "sampled"] = option(
+        "exact", "KL of the Gaussians before the tanh, or by samples as printed."
+    )
+    samples: int = option(10, "Samples for the divergence.", COUNT)
+    value_scale: Literal["mean", "none"] = option(
+        "mean", "What Q is divided by in the policy's loss: its mean size, or 1."
+    )
+    held_to: Literal["best", "own"] = option(
+        "best",
+        "Which behavior pi is held to: the best (not joint), or the one that made the "
+        "trajectory, as printed.",
+    )
+    critic_width: int = option(300, "Hidden units of the Q-functions.", COUNT)
+    warm_up: int = option(
+        10_000,
+        "Updates of the Q-functions alone, while pi is still the best behavior.",
+        WHOLE,
+    )
+    beta: float = option(1.0, "Weight of the divergence.", NOT_NEGATIVE)
+    value_penalty: float = option(
+        1.0, "Weight of beta D in the Q-functions' target.", NOT_NEGATIVE
+    )
+    value_weight: float = option(
+        2.5, "Weight of Q in the policy's loss, where it is divided.", NOT_NEGATIVE
+    )
+    policy_rate: float = option(5e-5, "Learning rate of the policy.", POSITIVE)
+    critic_rate: float = option(3e-4, "Learning rate of the Q-functions.", POSITIVE)
+    target_rate: float = option(0.005, "How fast target Q-functions follow.", SHARE)
+    discount: float = option(0.99, "Discount factor.", SHARE)
+    commitment: float = option(
+        0.1, "Weight alpha of the commitment loss (joint only).", NOT_NEGATIVE
+    )
+
+
+PAPER = Options(
+    steps=500_000,
+    standardise=False,
+    behavior_steps=500_000,
+    joint=True,
+    pull=True,
+    divergence="sampled",
+    value_scale="none",
+    held_to="own",
+    warm_up=0,
+    critic_rate=1e-4,
+    target_rate=0.001,
+)
+PRESETS = {"default": Options(), "paper": PAPER}
