@@ -12,11 +12,12 @@ import equinox as eqx
 import numpy as np
 
 from manyhands.behavior import quantise, vq
-from manyhands.behavior.estimate import Behavior, compiled, evaluate, softmax
-from manyhands.behavior.fitting import Fitting, Progress, Result, printed_codes
+from manyhands.behavior.estimate import Behavior, softmax
+from manyhands.behavior.fitting import Fitting, Progress, Result
+from manyhands.behavior.likelihoods import log_probs, printed_codes
 from manyhands.behavior.methods import METHODS
 from manyhands.behavior.options import Options, resolve
-from manyhands.behavior.problem import Problem, Table, prepare
+from manyhands.behavior.problem import Problem, prepare
 from manyhands.behavior.scores import calibration, recovery
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
@@ -193,12 +194,7 @@ def _single_gaussian(problem: Problem, options: Options, seed: int) -> float:
     how = None, _silent, np.inf
     fitting = Fitting([problem], "gaussian", options, [1], [seed], *how)
     model = fitting.train()[0].model
-    return float(_log_probs("gaussian", model, problem, problem.test).mean())
-
-
-def _log_probs(method: str, model, problem: Problem, table: Table) -> np.ndarray:
-    function = compiled(METHODS[method].log_probs)
-    return evaluate(function, model, problem.box, table.observations, table.actions)
+    return float(log_probs("gaussian", model, problem, problem.test).mean())
 
 
 def _finish(
@@ -222,8 +218,8 @@ def _finish(
             )
     else:
         codes = learnt = np.zeros(len(data), np.int64)
-    by_row = _log_probs(method, model, problem, test)
-    by_code = train.sums(_log_probs(method, model, problem, train)) + test.sums(by_row)
+    by_row = log_probs(method, model, problem, test)
+    by_code = train.sums(log_probs(method, model, problem, train)) + test.sums(by_row)
     counts = train.counts + test.counts
     many = by_code.shape[1]
     prior = np.bincount(codes, minlength=many) / len(codes)
@@ -280,8 +276,8 @@ def _number_codes(
         policy = eqx.tree_at(lambda p: p.E, policy, policy.E[order])
         codes = printed_codes(policy, active[active])
         return policy, codes, codes, order
-    train = problem.train.sums(_log_probs("vq", policy, problem, problem.train))
-    held = problem.test.sums(_log_probs("vq", policy, problem, problem.test))
+    train = problem.train.sums(log_probs("vq", policy, problem, problem.train))
+    held = problem.test.sums(log_probs("vq", policy, problem, problem.test))
     learnt = quantise.by_likelihood(train, active)
     if options.merge and isinstance(k, int) and len(set(learnt.tolist())) > k:
         # Too few steps for a merge on the way.

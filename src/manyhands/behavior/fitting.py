@@ -18,19 +18,22 @@ import numpy as np
 
 from manyhands import fleet
 from manyhands.behavior import quantise, vq
-from manyhands.behavior.estimate import compiled, evaluate
+from manyhands.behavior.likelihoods import (
+    heldout_log_probs,
+    printed_codes,
+    sums_by_code,
+)
 from manyhands.behavior.merging import Step
 from manyhands.behavior.methods import METHODS
 from manyhands.behavior.options import Options
-from manyhands.behavior.problem import Problem, Table
+from manyhands.behavior.problem import Problem
 from manyhands.behavior.schedule import Stage, events, interval, plan
 from manyhands.behavior.scores import recovery
 from manyhands.fleet import Packed, Replicas
 from manyhands.interrupts import stop_politely
 from manyhands.nn.bundle import Bundle
-from manyhands.nn.distributions import inside
 from manyhands.runs import Run
-from manyhands.types import Box, Pytree
+from manyhands.types import Pytree
 
 MOST_CODES = 64  # that "auto" starts from
 NEVER = 1e30
@@ -244,9 +247,9 @@ class Fitting:
         else:
             state = _row(snapshot.state, r)
             policy = _cut(state.policy.tree(), problem)
-            train = self._by_code(policy, problem, problem.train, active)
+            train = sums_by_code(policy, problem, problem.train, active)
             if event == "merge":
-                held = self._by_code(policy, problem, problem.test, active)
+                held = sums_by_code(policy, problem, problem.test, active)
                 # Only the last merge is forced: until then more codes are purer ones.
                 last = self.step == max(s for s, e in self.events.items() if e == event)
                 at_most = self.ks[r] if last else self.starts[r]
@@ -289,25 +292,6 @@ class Fitting:
         rows = self.snapshot.embedded[r, : len(self.problems[r].data)]
         return np.asarray(rows, np.float64)
 
-    def _by_code(
-        self, policy: vq.Policy, problem: Problem, table: Table, active: np.ndarray
-    ) -> np.ndarray:
-        """[M, K] summed log-probabilities; codes that are not active have none."""
-        # Some of them twice: only powers of two are compiled, not every number.
-        codes = np.flatnonzero(active)
-        codes = np.resize(codes, 1 << (len(codes) - 1).bit_length())
-        policy = eqx.tree_at(lambda p: p.E, policy, policy.E[codes])
-        found = evaluate(
-            compiled(vq.code_log_probs),
-            policy,
-            problem.box,
-            table.observations,
-            table.actions,
-        )
-        sums = np.full((len(table.counts), len(active)), -np.inf)
-        sums[:, codes] = table.sums(found)
-        return sums
-
     def _keep_best(self, score: np.ndarray) -> None:
         """Where data is small, more steps fit it worse: remember the best ones."""
         better = score > np.asarray(self.snapshot.best_score)
@@ -325,26 +309,16 @@ class Fitting:
     def _heldout(self, stage: Stage) -> np.ndarray:
         """[replica] log-probability of held-out steps under their trajectory's code."""
         models = METHODS[self.method].model(self.snapshot.state)
-        scores = []
-        for r, problem in enumerate(self.problems):
-            table, box = problem.test, problem.box
-            model = _cut(_row(models, r), problem)
-            if self.method == "vq":
-                embedded = compiled(embedded_log_prob)
-                rows = trajectory_embeddings(
-                    model,
-                    np.asarray(self.snapshot.active[r]),
-                    by_code=stage.update is not vq.embed,
-                )[table.trajectory]
-                found = evaluate(
-                    embedded, model, box, table.observations, table.actions, rows
-                )
-            else:
-                function = compiled(METHODS[self.method].log_probs)
-                found = evaluate(
-                    function, model, box, table.observations, table.actions
-                )
-            scores.append(found.mean())
+        scores = [
+            heldout_log_probs(
+                self.method,
+                _cut(_row(models, r), problem),
+                problem,
+                np.asarray(self.snapshot.active[r]),
+                by_code=stage.update is not vq.embed,
+            ).mean()
+            for r, problem in enumerate(self.problems)
+        ]
         return np.array(scores, np.float32)
 
     def _agreement(self, r: int, stage: Stage) -> dict[str, float]:
@@ -388,26 +362,6 @@ class Fitting:
             seconds,
             compiling,
         )
-
-
-def trajectory_embeddings(
-    policy: vq.Policy, active: np.ndarray, by_code: bool
-) -> np.ndarray:
-    """[M, embedding] what each trajectory's actions are decoded with: e_z or w."""
-    if not by_code:
-        return np.asarray(vq.normalize(policy.W))
-    return np.asarray(vq.normalize(policy.E))[printed_codes(policy, active)]
-
-
-def printed_codes(policy: vq.Policy, active: np.ndarray) -> np.ndarray:
-    """[M] argmax_k <e_k, w_m>, as the paper assigns."""
-    W, E = (np.asarray(vq.normalize(x)) for x in (policy.W, policy.E))
-    return np.argmax(np.where(active, W @ E.T, -np.inf), axis=1)
-
-
-def embedded_log_prob(policy: vq.Policy, box: Box, observations, actions, embeddings):
-    outputs = policy.head(policy.trunk(observations), embeddings)
-    return vq.log_prob(outputs, inside(actions, box), box)
 
 
 def _row(tree: Pytree, r: int) -> Pytree:
