@@ -17,7 +17,7 @@ import jax
 from train import LEFT_OUT, begun, measure, rows_of
 
 from manyhands.algos.registry import ALGORITHMS, algorithm
-from manyhands.sweep.estimate import matmul_rate
+from manyhands.sweep.device_speed import matmul_rate
 from manyhands.sweep.programs import Program
 
 THEIRS = ["bc", "cql", "bcq", "plas", "td3_bc", "iql", "rebrac"]

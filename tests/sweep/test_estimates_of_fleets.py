@@ -15,12 +15,15 @@ from manyhands.algos.registry import ALGORITHMS, algorithm
 from manyhands.cli.benchmark import Benchmark
 from manyhands.envs import fork
 from manyhands.sweep import estimate, programs
-from manyhands.sweep.estimate import Asked, Counter, Estimate, Speed
+from manyhands.sweep.counting import COMPILE, PROCESS, Counter
+from manyhands.sweep.data_sizes import sizes_of
+from manyhands.sweep.device_speed import GPU_PRODUCT, GPU_RATE, Speed
+from manyhands.sweep.estimate import Asked, Estimate
 from manyhands.sweep.plan import Fleet, joined, parts
 from manyhands.sweep.programs import Program, Sizes
 
 CHEETAH = Sizes(17, 6, 100_000, 1000, "HalfCheetah-v5")
-H200 = Speed("gpu: NVIDIA H200", 1e11, estimate.GPU_RATE, estimate.GPU_PRODUCT, True)
+H200 = Speed("gpu: NVIDIA H200", 1e11, GPU_RATE, GPU_PRODUCT, True)
 
 
 def fleet(algo: str, seeds: int = 2, **changes) -> Fleet:
@@ -118,25 +121,25 @@ def test_replicas_share_launches_on_a_gpu_and_nothing_on_a_cpu():
     gpu, cpu = counter(), counter()
     cpu.speed = H200._replace(together=False)
     few, many = fleet("bc", 1), fleet("bc", 20)
-    fixed = estimate.PROCESS + estimate.COMPILE
+    fixed = PROCESS + COMPILE
     times = [[one.seconds(f) - fixed for f in (few, many)] for one in (gpu, cpu)]
     assert times[0][1] < 2 * times[0][0]
     assert times[1][1] == pytest.approx(20 * times[1][0])
 
 
 def test_data_that_is_not_made_yet_is_known_by_its_name(tmp_path):
-    found = estimate.sizes_of(tmp_path, "zoo:hopper-medium-replay", 400)
+    found = sizes_of(tmp_path, "zoo:hopper-medium-replay", 400)
     # A preset says how many transitions; else as many as there usually are.
     assert found == Sizes(11, 3, 400, 1, "Hopper-v5")
-    usual = estimate.sizes_of(tmp_path, "zoo:hopper-medium-replay", None)
+    usual = sizes_of(tmp_path, "zoo:hopper-medium-replay", None)
     assert usual.transitions == 402_000
-    guess = estimate.sizes_of(tmp_path, "fork:leap-2", 400)
+    guess = sizes_of(tmp_path, "fork:leap-2", 400)
     env = gymnasium.make(guess.env)
     assert env.observation_space.shape == (guess.observations,)
     assert env.action_space.shape == (guess.actions,)
     assert guess.episode == fork.HORIZON
     with pytest.raises(UserError, match="expected a built-in data set"):
-        estimate.sizes_of(tmp_path, "zoo:nobody-medium", None)
+        sizes_of(tmp_path, "zoo:nobody-medium", None)
 
 
 def test_results_correct_what_was_counted(tmp_path):

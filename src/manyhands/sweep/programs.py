@@ -1,7 +1,7 @@
 """What a fleet will compute, in shapes alone: nothing is compiled, nothing is run.
 
 One program is one learner's update with the arguments of one replica. Their FLOPs and
-bytes are what `estimate.py` makes seconds and memory of.
+bytes are what `counting.py` makes seconds and memory of.
 """
 
 import math

@@ -1,0 +1,58 @@
+"""How fast this device is, and how much memory a fleet may use on it."""
+
+import math
+import os
+import time
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from manyhands.runs import environment
+
+# Fitted to thirty times measured on one NVIDIA H200, jax 0.11: ten learners with 8 to
+# 66 products and 0.07 to 14 GFLOP, 1, 5 and 25 replicas (results/algos_speed.md).
+GPU_PRODUCT = 6e-6  # seconds for each product and what is around it
+GPU_RATE = 57e12  # FLOP/s beyond that
+# Of `smoke` on two cores: what an update reaches of a plain product's rate.
+CPU_SHARE = 0.5
+CPU_PRODUCT = 10e-6
+
+
+class Speed(NamedTuple):
+    device: str
+    memory: float  # bytes that a fleet may use
+    rate: float  # FLOP/s
+    product: float  # seconds
+    together: bool  # replicas share the time that a product takes
+
+    @staticmethod
+    def here(jobs: int) -> "Speed":
+        device = environment()["device"]
+        if jax.default_backend() == "cpu":
+            memory = math.inf
+            if hasattr(os, "sysconf"):  # not on Windows
+                memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / jobs
+            rate = CPU_SHARE * matmul_rate()
+            return Speed(device, memory, rate, CPU_PRODUCT, together=False)
+        stats = jax.devices()[0].memory_stats() or {}
+        limit = float(stats.get("bytes_limit", math.inf))
+        return Speed(device, limit, GPU_RATE, GPU_PRODUCT, together=True)
+
+
+def matmul_rate() -> float:
+    """FLOP/s of a product as learners have them, the best of some."""
+    rows, width, times = 256, 300, 100
+    matrix = jnp.full((width, width), 1 / width)
+
+    @jax.jit
+    def several(x):
+        return jax.lax.fori_loop(0, times, lambda _, x: x @ matrix, x)
+
+    x, best = jnp.ones((rows, width)), math.inf
+    several(x).block_until_ready()
+    for _ in range(5):
+        started = time.perf_counter()
+        several(x).block_until_ready()
+        best = min(best, time.perf_counter() - started)
+    return 2 * rows * width * width * times / best
