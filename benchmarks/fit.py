@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from manyhands import fleet
-from manyhands.behavior import vq
+from manyhands.behavior import vq_learning
 from manyhands.types import Box
 
 STATES, ACTIONS, CODES, TRAJECTORIES, BATCH = 17, 6, 10, 1000, 256
@@ -33,7 +33,9 @@ CONFIG = dict(
 )
 
 
-def problem(replicas: int, rows: int) -> tuple[vq.State, fleet.Replicas, fleet.Packed]:
+def problem(
+    replicas: int, rows: int
+) -> tuple[vq_learning.State, fleet.Replicas, fleet.Packed]:
     columns = 2 * STATES + ACTIONS + 3
     data = jax.random.uniform(
         jax.random.key(0), (rows, columns), minval=-1.0, maxval=1.0
@@ -42,14 +44,16 @@ def problem(replicas: int, rows: int) -> tuple[vq.State, fleet.Replicas, fleet.P
     data = data.at[:, -1].set(jnp.arange(rows) // (rows // TRAJECTORIES))
     many = jnp.arange(replicas, dtype=jnp.uint32)
     state = jax.vmap(
-        lambda seed: vq.init(jax.random.key(seed), STATES, ACTIONS, CODES, TRAJECTORIES)
+        lambda seed: vq_learning.init(
+            jax.random.key(seed), STATES, ACTIONS, CODES, TRAJECTORIES
+        )
     )(many)
     box = Box(-jnp.ones(ACTIONS), jnp.ones(ACTIONS))
-    one = (vq.Config(**{k: jnp.float32(v) for k, v in CONFIG.items()}), box)
+    one = (vq_learning.Config(**{k: jnp.float32(v) for k, v in CONFIG.items()}), box)
     config, box = jax.tree.map(lambda x: jnp.broadcast_to(x, (replicas, *x.shape)), one)
     zeros = jnp.zeros(replicas, jnp.int32)
     active = jnp.ones((replicas, CODES), bool)
-    fitted = vq.Fitted(box, active)
+    fitted = vq_learning.Fitted(box, active)
     group = fleet.Replicas(many, zeros, zeros + rows, config, fitted)
     return state, group, fleet.Packed(data, STATES, ACTIONS)
 
@@ -77,7 +81,14 @@ def measure(replicas: int, updates: int, rows: int, together: bool | None) -> fl
     for trial in range(4):
         started = time.perf_counter()
         state, _ = fleet.advance(
-            vq.update, state, group, data, trial * updates, updates, BATCH, together
+            vq_learning.update,
+            state,
+            group,
+            data,
+            trial * updates,
+            updates,
+            BATCH,
+            together,
         )
         jax.block_until_ready(state)
         if trial:  # the first one compiles

@@ -20,7 +20,7 @@ from manyhands.algos.algorithm import Given
 from manyhands.algos.registry import ALGORITHMS, algorithm
 from manyhands.algos.starting_sets import Start
 from manyhands.behavior import options as fit_options
-from manyhands.behavior import vq
+from manyhands.behavior import vq_learning
 from manyhands.behavior.methods import METHODS
 from manyhands.types import Box, Pytree
 
@@ -46,9 +46,9 @@ def begun(name: str, options, seed: int) -> Given:
     empty = Given(STATES, ACTIONS, box)
     first = learner.first
     if first == "vq":
-        state = vq.init(key, STATES, ACTIONS, CODES, TRAJECTORIES)
+        state = vq_learning.init(key, STATES, ACTIONS, CODES, TRAJECTORIES)
         there = np.ones(CODES, bool), TRAJECTORIES
-        start = Start(state.policy.tree(), vq.values(state), 0, *there)
+        start = Start(state.policy.tree(), vq_learning.values(state), 0, *there)
         return empty._replace(behavior=start)
     if first in METHODS:
         method = METHODS[first]

@@ -19,7 +19,7 @@ from manyhands.algos.algorithm import Given
 from manyhands.algos.lbrac_v_losses import Noise
 from manyhands.algos.lbrac_v_options import Options
 from manyhands.algos.starting_sets import Start, best_behavior
-from manyhands.behavior import vq
+from manyhands.behavior import vq, vq_learning
 from manyhands.nn.bundle import Bundle
 
 OPTIONS = Options(
@@ -39,7 +39,9 @@ def own(**changes) -> Options:
 @pytest.fixture(scope="module")
 def given(box) -> Given:
     """Four trajectories, three codes, the last of which is padding."""
-    behaviors = vq.init(jax.random.key(3), 3, 2, 3, 4, policy_width=8, values=False)
+    behaviors = vq_learning.init(
+        jax.random.key(3), 3, 2, 3, 4, policy_width=8, values=False
+    )
     codes = np.array([True, True, False])
     found = Start(behaviors.policy.tree(), None, 1, codes, trajectories=4)
     return Given(3, 2, box, found)

@@ -12,7 +12,7 @@ from manyhands import Policy, UserError, fit, load_policy, make, train
 from manyhands.algos import mopp, mopp_acting
 from manyhands.algos.algorithm import Given, Setting
 from manyhands.algos.starting_sets import Start
-from manyhands.behavior import vq
+from manyhands.behavior import vq_learning
 from manyhands.behavior.problem import Scaling
 from manyhands.dynamics import autoregressive
 from manyhands.dynamics.fit import Dynamics
@@ -144,7 +144,9 @@ def test_a_row_is_planned_as_if_it_were_alone(given, box):
 @pytest.fixture(scope="module")
 def behaviors() -> Start:
     """Two, and a place that is only padding."""
-    state = untaught(lambda key: vq.init(key, 3, 2, 3, 5, policy_width=8, values=False))
+    state = untaught(
+        lambda key: vq_learning.init(key, 3, 2, 3, 5, policy_width=8, values=False)
+    )
     codes = np.array([True, True, False])
     return Start(state.policy.tree(), None, 1, codes, trajectories=5)
 

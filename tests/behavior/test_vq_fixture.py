@@ -15,7 +15,7 @@ from official import (
     policy_from,
 )
 
-from manyhands.behavior import vq
+from manyhands.behavior import vq, vq_learning
 from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
 
@@ -28,7 +28,7 @@ def fixture() -> dict[str, np.ndarray]:
 @pytest.fixture(scope="module")
 def problem(fixture):
     about = meta(fixture)
-    config = vq.Config(
+    config = vq_learning.Config(
         policy_rate=jnp.array(about["lr_p"]),
         embedding_rate=jnp.array(about["lr_p"]),
         critic_rate=jnp.array(about["lr_q"]),
@@ -39,7 +39,7 @@ def problem(fixture):
         decay_from=jnp.array(0.0),
         decay_to=jnp.array(1e30),
     )
-    return batch_from(fixture), config, vq.Fitted(BOX, CODES)
+    return batch_from(fixture), config, vq_learning.Fitted(BOX, CODES)
 
 
 def test_codes_outputs_and_log_probs(fixture, problem):
@@ -62,9 +62,9 @@ def test_codes_outputs_and_log_probs(fixture, problem):
 
 def test_policy_loss_and_gradients(fixture, problem):
     batch, config, fitted = problem
-    (loss, (metrics, _)), gradient = jax.value_and_grad(vq.policy_loss, has_aux=True)(
-        policy_from(fixture, "param/"), batch, config, fitted
-    )
+    (loss, (metrics, _)), gradient = jax.value_and_grad(
+        vq_learning.policy_loss, has_aux=True
+    )(policy_from(fixture, "param/"), batch, config, fitted)
     # The released code leaves out the constant of 1 - <w, e>.
     assert_close(loss - 0.1, fixture["p1_p/loss"])
     rec = -metrics["behavior/log_prob"] - metrics["behavior/log_prob_of_trajectory"]
@@ -80,9 +80,9 @@ def test_critic_loss_and_gradients(fixture, problem):
     target = critic_from(fixture, "param/", "_target")
     noise = jnp.asarray(fixture["noise/p1_a2"])
     _, e, z = vq.assign(policy, batch.trajectory, fitted.codes)
-    found = vq.Found(e, z)
-    y = vq.critic_target(policy, target, batch, found, noise, config, fitted)
-    (loss, _), gradient = jax.value_and_grad(vq.critic_loss, has_aux=True)(
+    found = vq_learning.Found(e, z)
+    y = vq_learning.critic_target(policy, target, batch, found, noise, config, fitted)
+    (loss, _), gradient = jax.value_and_grad(vq_learning.critic_loss, has_aux=True)(
         critic, batch, z, y
     )
     assert_close(loss, fixture["p1_q/loss"])
@@ -93,7 +93,7 @@ def test_one_full_update(fixture, problem):
     batch, config, fitted = problem
     policy = Bundle.of(policy_from(fixture, "param/"))
     critic = Bundle.of(critic_from(fixture, "param/"))
-    state = vq.State(
+    state = vq_learning.State(
         policy,
         adam.init(policy),
         critic,
@@ -101,7 +101,7 @@ def test_one_full_update(fixture, problem):
         Bundle.of(critic_from(fixture, "param/", "_target")),
     )
     noise = jnp.asarray(fixture["noise/p1_a2"])
-    after, _ = vq.update_with(state, batch, noise, config, fitted)
+    after, _ = vq_learning.update_with(state, batch, noise, config, fitted)
     # A step is 5e-5 or 1e-4 long: to a hundredth of that.
     assert_close(after.policy.tree(), policy_from(fixture, "p1_step/param/"), atol=5e-7)
     assert_close(after.critic.tree(), critic_from(fixture, "p1_step/param/"), atol=1e-6)

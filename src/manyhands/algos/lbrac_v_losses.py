@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float
 
 from manyhands.algos.actor_terms import scaled_value
 from manyhands.algos.lbrac_v_options import Options
-from manyhands.behavior import vq
+from manyhands.behavior import vq, vq_learning
 from manyhands.nn.critics import squared_error
 from manyhands.nn.distributions import TanhNormal, gaussian_kl, inside
 from manyhands.nn.networks import Head, Trunk, normalize
@@ -177,7 +177,7 @@ def critic_loss(
     metrics = {"critic/loss": loss, "critic/q": q.mean(), "critic/target": y.mean()}
     if behaviors is None:
         return loss, metrics
-    more, _ = vq.critic_loss(of_behaviors(critic), batch, *behaviors)
+    more, _ = vq_learning.critic_loss(of_behaviors(critic), batch, *behaviors)
     return loss + more, metrics | {"critic/loss_of_behaviors": more}
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manyhands.behavior import vq
+from manyhands.behavior import vq, vq_learning
 from manyhands.behavior.methods import METHODS
 from manyhands.behavior.options import Options
 from manyhands.behavior.problem import Scaling
@@ -181,7 +181,7 @@ class Behavior:
 
         def like(key):
             state = method.init(key, *sizes, *shape, options)
-            values = vq.values(state) if about["method"] == "vq" else None
+            values = vq_learning.values(state) if about["method"] == "vq" else None
             return method.model(state), values
 
         model, values = jax.eval_shape(like, jax.random.key(0))

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from manyhands import fleet
-from manyhands.behavior import quantise, vq
+from manyhands.behavior import quantise, vq, vq_learning
 from manyhands.behavior.likelihoods import (
     heldout_log_probs,
     printed_codes,
@@ -157,8 +157,8 @@ class Fitting:
             seed=jnp.asarray(self.seeds, jnp.uint32),
             start=jnp.asarray([rows.start for rows in self.rows], jnp.int32),
             size=jnp.asarray([len(rows) for rows in self.rows], jnp.int32),
-            config=vq.Config(**config),
-            fitted=vq.Fitted(
+            config=vq_learning.Config(**config),
+            fitted=vq_learning.Fitted(
                 jax.tree.map(lambda *leaves: jnp.stack(leaves), *boxes),
                 self.snapshot.active,
             ),
@@ -243,7 +243,7 @@ class Fitting:
             snapshot = snapshot._replace(embedded=embedded)
             policy, kept = quantise.start_codes(policy, self.starts[r], self.seeds[r])
             active = kept & active
-            state = vq.fresh(self._padded(policy), _row(snapshot.state, r))
+            state = vq_learning.fresh(self._padded(policy), _row(snapshot.state, r))
         else:
             state = _row(snapshot.state, r)
             policy = _cut(state.policy.tree(), problem)
@@ -315,7 +315,7 @@ class Fitting:
                 _cut(_row(models, r), problem),
                 problem,
                 np.asarray(self.snapshot.active[r]),
-                by_code=stage.update is not vq.embed,
+                by_code=stage.update is not vq_learning.embed,
             ).mean()
             for r, problem in enumerate(self.problems)
         ]
@@ -324,7 +324,7 @@ class Fitting:
     def _agreement(self, r: int, stage: Stage) -> dict[str, float]:
         """How far codes agree with the sources by now, where these are known."""
         sources = self.problems[r].data.sources
-        if sources is None or stage.update is not vq.update:
+        if sources is None or stage.update is not vq_learning.update:
             return {}
         policy = _row(self.snapshot.state.policy, r).tree()
         policy = _cut(policy, self.problems[r])
@@ -351,7 +351,7 @@ class Fitting:
     def _result(self, r: int, seconds: float, compiling: float) -> Result:
         values = None
         if self.method == "vq":
-            values = vq.values(_row(self.snapshot.state, r))
+            values = vq_learning.values(_row(self.snapshot.state, r))
         return Result(
             _cut(_row(self.snapshot.best, r), self.problems[r]),
             values,

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from manyhands.behavior.options import Options
-from manyhands.behavior.vq import Config, Fitted, distribution, schedule
+from manyhands.behavior.vq import distribution
+from manyhands.behavior.vq_learning import Config, Fitted, schedule
 from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.distributions import inside

@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxtyping import Array, Float, Int
 
-from manyhands.behavior import gaussian, mixture, vae, vq
+from manyhands.behavior import gaussian, mixture, vae, vq, vq_learning
 from manyhands.behavior.options import Options
 from manyhands.types import Box, Key, Pytree
 
@@ -29,7 +29,7 @@ class Method:
 
 METHODS = {
     "vq": Method(
-        vq.start, lambda s: s.policy.tree(), vq.code_log_probs, vq.sample_codes
+        vq_learning.start, lambda s: s.policy.tree(), vq.code_log_probs, vq.sample_codes
     ),
     "gaussian": Method(
         gaussian.start, lambda s: s.model.tree(), gaussian.log_probs, gaussian.sample

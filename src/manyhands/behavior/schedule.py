@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from manyhands.behavior import gaussian, mixture, vae, vq
+from manyhands.behavior import gaussian, mixture, vae, vq_learning
 from manyhands.behavior.options import Options
 from manyhands.fleet import Update
 
@@ -30,10 +30,13 @@ def plan(method: str, options: Options) -> list[Stage]:
         module = {"gaussian": gaussian, "vae": vae, "mixture": mixture}[method]
         return [Stage(module.update, 0, options.steps)]
     if options.init == "random":
-        return [Stage(vq.update, 0, options.steps)]
+        return [Stage(vq_learning.update, 0, options.steps)]
     every = interval(options)
     embed = max(1, round(options.embed_share * options.steps / every)) * every
-    return [Stage(vq.embed, 0, embed), Stage(vq.update, embed, options.steps)]
+    return [
+        Stage(vq_learning.embed, 0, embed),
+        Stage(vq_learning.update, embed, options.steps),
+    ]
 
 
 def events(method: str, options: Options, stages: list[Stage]) -> dict[int, str]:

@@ -20,7 +20,8 @@ from jaxtyping import Array, Float, Int
 
 from manyhands.behavior.gaussian import step
 from manyhands.behavior.options import Options
-from manyhands.behavior.vq import Config, Fitted, distribution
+from manyhands.behavior.vq import distribution
+from manyhands.behavior.vq_learning import Config, Fitted
 from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.distributions import TanhNormal, inside

@@ -18,7 +18,7 @@ from manyhands.algos.algorithm import Algorithm, Given, Setting
 from manyhands.algos.registry import algorithm
 from manyhands.algos.starting_sets import Start
 from manyhands.behavior import options as fit_options
-from manyhands.behavior import schedule, vq
+from manyhands.behavior import schedule, vq_learning
 from manyhands.behavior.fitting import codes_to_start_with
 from manyhands.behavior.methods import METHODS
 from manyhands.behavior.problem import Scaling
@@ -250,9 +250,9 @@ def _of_method(
     method: str, options: fit_options.Options, sizes: Sizes, codes: int, many: int
 ) -> list[Program]:
     state = jax.eval_shape(_method_start(method, options, sizes, codes))
-    config = vq.Config(*[_floats()] * len(vq.Config._fields))
+    config = vq_learning.Config(*[_floats()] * len(vq_learning.Config._fields))
     box = Box(*[_floats(sizes.actions)] * 2)
-    fitted = vq.Fitted(box, _floats(codes, dtype=jnp.bool_))
+    fitted = vq_learning.Fitted(box, _floats(codes, dtype=jnp.bool_))
     batch = _batch(sizes, options.batch_size)
     arguments = state, batch, _key(), config, fitted
     stages = schedule.plan(method, options)
@@ -285,7 +285,7 @@ def _behavior_set(
     def found() -> Start:
         state = start()
         there = np.ones(codes, bool), sizes.trajectories
-        return Start(state.policy.tree(), vq.values(state), 0, *there)
+        return Start(state.policy.tree(), vq_learning.values(state), 0, *there)
 
     return found
 
