@@ -77,6 +77,34 @@ def find_ends(
     return ends
 
 
+def find_following(
+    observations: np.ndarray,
+    ends: np.ndarray,
+    next_observations: ArrayLike | None,
+    final_observations: ArrayLike | None,
+    final_known: ArrayLike | None,
+    copy: bool,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The observation after each row, and whether that of each last row is known."""
+    known = np.ones(len(ends), bool)
+    if next_observations is not None:
+        following = matrix("next_observations", next_observations, copy)
+        checks.same_length(len(observations), next_observations=following)
+    else:
+        following = np.concatenate([observations[1:], observations[-1:]])
+        if final_observations is None:
+            following[ends] = observations[ends]
+            known[:] = False
+        else:
+            final = matrix("final_observations", final_observations, copy)
+            checks.same_length(len(ends), final_observations=final)
+            following[ends] = final
+    complete = next_observations is not None or final_observations is not None
+    if final_known is not None and complete:
+        known = column("final_known", final_known, bool, copy)
+    return following, known
+
+
 def encode_sources(
     source: ArrayLike | None,
     names: Sequence[str] | None,

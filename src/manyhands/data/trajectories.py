@@ -148,22 +148,9 @@ class Trajectories:
         checks.only_at_ends("timeouts", timeouts, ends)
         timeouts &= ~terminals
 
-        known = np.ones(len(ends), bool)
-        if next_observations is not None:
-            following = arrays.matrix("next_observations", next_observations, copy)
-            checks.same_length(rows, next_observations=following)
-        else:
-            following = np.concatenate([observations[1:], observations[-1:]])
-            if final_observations is None:
-                following[ends] = observations[ends]
-                known[:] = False
-            else:
-                final = arrays.matrix("final_observations", final_observations, copy)
-                checks.same_length(len(ends), final_observations=final)
-                following[ends] = final
-        complete = next_observations is not None or final_observations is not None
-        if final_known is not None and complete:
-            known = arrays.column("final_known", final_known, bool, copy)
+        following, known = arrays.find_following(
+            observations, ends, next_observations, final_observations, final_known, copy
+        )
         codes, names = arrays.encode_sources(source, source_names, offsets)
 
         low, high = arrays.bounds(action_bounds, actions.shape[1])
