@@ -95,11 +95,9 @@ part() { # NAME [WORD+WORD ...]
     evaluation)  # by as many processes as let it take longer than the updates between two
       $python benchmarks/evaluation.py --turns 1 --workers 2 --updates ${SIZE:-30000} --evaluations 6 ;;
     flags)
-      local graphs=--xla_gpu_enable_command_buffer twice=--xla_gpu_enable_while_loop_double_buffering=true
-      local most=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION,WHILE,CONDITIONAL
-      for more in "" "$graphs=" "$graphs=$most" "$twice"; do
-        echo "flags: $XLA_FLAGS $more"
-        XLA_FLAGS="$XLA_FLAGS $more" timeout 60 $python benchmarks/train.py --updates ${SIZE:-500} --algos lbrac_v 2>&1
+      for flags in "$XLA_FLAGS" --xla_gpu_enable_triton_gemm=false; do
+        echo "flags: $flags"
+        XLA_FLAGS=$flags timeout 120 $python benchmarks/train.py --updates ${SIZE:-300} --algos lbrac_v rebrac bcq cql 2>&1
       done ;;
     d3rlpy)
       for algo in bc td3_bc iql plas rebrac bcq cql; do

@@ -10,6 +10,7 @@ Usage: python benchmarks/train.py [--algos lbrac_v:paper bcq:default:vae_width=7
 import argparse
 import time
 from dataclasses import replace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -68,8 +69,15 @@ def stack(trees: list[Pytree]) -> Pytree:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
-def measure(asked: str, replicas: int, updates: int, rows: int) -> float:
-    """Seconds per update of all replicas together; the best of three.
+class Prepared(NamedTuple):
+    update: fleet.Update
+    batch_size: int
+    state: Pytree
+    replicas: fleet.Replicas
+
+
+def prepare(asked: str, replicas: int, rows: int) -> Prepared:
+    """What trains together.
 
     Args:
         asked: NAME[:PRESET[:OPTION=NUMBER,...]]
@@ -93,17 +101,17 @@ def measure(asked: str, replicas: int, updates: int, rows: int) -> float:
         stack([jax.tree.map(jnp.float32, options)] * replicas),
         stack([learner.fitted(g, options) for g in starts]),
     )
+    return Prepared(learner.update, options.batch_size, state, group)
+
+
+def measure(asked: str, replicas: int, updates: int, rows: int) -> float:
+    """Seconds per update of all replicas together; the best of three."""
+    update, batch_size, state, group = prepare(asked, replicas, rows)
     data, best = rows_of(rows), float("inf")
     for trial in range(4):
         started = time.perf_counter()
         state, _ = fleet.advance(
-            learner.update,
-            state,
-            group,
-            data,
-            trial * updates,
-            updates,
-            options.batch_size,
+            update, state, group, data, trial * updates, updates, batch_size
         )
         jax.block_until_ready(state)
         if trial:  # the first one compiles

@@ -5,7 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from manyhands.nn.networks import Dense, Head, Trunk, layer_norm, normalize, take_rows
+from manyhands.nn.critics import for_members, init, values_of
+from manyhands.nn.networks import (
+    Dense,
+    Head,
+    Trunk,
+    layer_norm,
+    normalize,
+    relu_layer,
+    take_rows,
+)
 
 INPUTS, HIDDEN, EMBEDDING, OUT = 3, 16, 4, 5
 
@@ -73,6 +82,63 @@ def test_dense_starts_as_glorot_uniform_with_zero_bias():
     assert not np.any(layer.b)
 
 
+def plain_layer(x, w, b):
+    return jax.nn.relu(x @ w + b)
+
+
+@pytest.mark.parametrize("lead", [(), (7,), (2, 7)])
+def test_relu_layer_has_the_bits_of_the_plain_one(lead):
+    x, w, b = rows(*lead, INPUTS), rows(INPUTS, HIDDEN, seed=2), rows(HIDDEN, seed=3)
+    found = np.asarray(relu_layer(x, w, b))
+    assert (found == 0).any()
+    assert (found > 0).any()
+    np.testing.assert_array_equal(found, plain_layer(x, w, b))
+
+
+@pytest.mark.parametrize("lead", [(), (7,), (2, 7)])
+def test_gradient_of_relu_layer(lead):
+    """By hand, in float64."""
+    x, w, b = rows(*lead, INPUTS), rows(INPUTS, HIDDEN, seed=2), rows(HIDDEN, seed=3)
+    weights = rows(*lead, HIDDEN, seed=4)
+
+    def loss(x, w, b):
+        return jnp.sum(weights * relu_layer(x, w, b))
+
+    of_x, of_w, of_b = jax.grad(loss, argnums=(0, 1, 2))(x, w, b)
+    g = double(weights) * (double(x) @ double(w) + double(b) > 0)
+    np.testing.assert_allclose(of_x, g @ double(w).T, rtol=1e-5, atol=1e-5)
+    flat, inputs = g.reshape(-1, HIDDEN), double(x).reshape(-1, INPUTS)
+    np.testing.assert_allclose(of_w, inputs.T @ flat, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(of_b, flat.sum(axis=0), rtol=1e-5, atol=1e-5)
+
+
+def test_gradient_of_a_gradient_of_relu_layers():
+    """As a penalty on the steepness of a network takes it."""
+    x, w, b = rows(7, INPUTS), rows(INPUTS, HIDDEN, seed=2), rows(HIDDEN, seed=3)
+
+    def penalty(layer, w):
+        def total(x):
+            return jnp.sum(layer(layer(x, w, b), w.T, b[:INPUTS]) ** 2)
+
+        return jnp.sum(jax.grad(total)(x) ** 2)
+
+    found, expected = (
+        jax.grad(penalty, argnums=1)(layer, w) for layer in (relu_layer, plain_layer)
+    )
+    assert np.abs(expected).max() > 1
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
+
+
+def test_members_of_a_critic_see_the_same_rows():
+    critic = randomized(init(jax.random.key(0), INPUTS + 2, HIDDEN))
+    states, actions = rows(7, INPUTS), rows(7, 2, seed=2)
+    inputs = jnp.concatenate([states, actions], axis=-1)
+    assert np.array_equal(for_members(critic, inputs), np.stack([inputs, inputs]))
+    for member, found in enumerate(values_of(critic, states, actions)):
+        alone = jax.tree.map(lambda leaf: leaf[member], critic)  # noqa: B023
+        np.testing.assert_allclose(found, alone(inputs)[:, 0], rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("lead", [(), (7,), (2, 3)])
 def test_trunk(trunk, lead):
     x = rows(*lead, INPUTS)
@@ -129,6 +195,13 @@ def test_head_is_a_network_of_features_and_embedding_side_by_side(head):
         rtol=1e-4,
         atol=1e-4,
     )
+
+
+def test_head_with_one_embedding_for_all_rows(head):
+    features, embedding = rows(6, HIDDEN), rows(EMBEDDING, seed=2)
+    expected = head64(head, features, np.tile(embedding, (6, 1)))
+    found = head(features, embedding)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_head_decodes_many_embeddings_of_each_row(head):

@@ -133,7 +133,7 @@ def update_with(
     target = adam.polyak(state.target, state.critic, config.target_rate)
     _, e, z = vq.assign(behaviors_of(policy, fitted), batch.trajectory, fitted.codes)
     if config.held_to == "best":
-        e = jnp.broadcast_to(fitted.best, e.shape)
+        e = fitted.best
     y, decoded = critic_target(
         policy, target.tree(), batch, e, following, config, fitted
     )

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 from manyhands.algos.actor_terms import scaled_value
 from manyhands.algos.lbrac_v_options import Options
 from manyhands.behavior import vq, vq_learning
-from manyhands.nn.critics import squared_error
+from manyhands.nn.critics import for_members, squared_error
 from manyhands.nn.distributions import TanhNormal, gaussian_kl, inside
 from manyhands.nn.networks import Head, Trunk, normalize
 from manyhands.types import Batch, Box, Metrics
@@ -70,7 +70,7 @@ class Decoded(NamedTuple):
 def decode(
     policy: Policy,
     observations: Float[Array, "batch state"],
-    e: Float[Array, "batch embedding"],
+    e: Float[Array, "*batch embedding"],
     fitted: Fitted,
 ) -> Decoded:
     """States are encoded once where networks are shared."""
@@ -92,12 +92,14 @@ def values_of_pi(
     observations: Float[Array, "batch state"],
     actions: Float[Array, "batch action"],
 ) -> Float[Array, "member batch"]:
-    inputs = jnp.concatenate([observations, actions], axis=-1)
+    inputs = for_members(critic, jnp.concatenate([observations, actions], axis=-1))
 
-    def member(critic: Critic) -> Float[Array, " batch"]:
+    def member(
+        critic: Critic, inputs: Float[Array, "batch inputs"]
+    ) -> Float[Array, " batch"]:
         return critic.head(critic.trunk(inputs), normalize(critic.h_pi))[..., 0]
 
-    return jax.vmap(member)(critic)
+    return jax.vmap(member)(critic, inputs)
 
 
 # Losses: the actions of their batches are off the bounds already (`inside`)
@@ -129,7 +131,7 @@ def critic_target(
     policy: Policy,
     target: Critic,
     batch: Batch,
-    e: Float[Array, "batch embedding"],
+    e: Float[Array, "*batch embedding"],  # of the behavior, in each row or in all
     noise: Noise,
     config: Options,
     fitted: Fitted,
@@ -185,7 +187,7 @@ def policy_loss(
     policy: Policy,
     critic: Critic,
     batch: Batch,
-    e: Float[Array, "batch embedding"],
+    e: Float[Array, "*batch embedding"],  # of the behavior, in each row or in all
     noise: Noise,
     config: Options,
     fitted: Fitted,

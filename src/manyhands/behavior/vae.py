@@ -49,7 +49,7 @@ class Network(eqx.Module):
         )
 
     def __call__(self, x: Float[Array, "... inputs"]) -> Float[Array, "... outputs"]:
-        return self.last(jax.nn.relu(self.second(jax.nn.relu(self.first(x)))))
+        return self.last(self.second.relu(self.first.relu(x)))
 
 
 def encode(

@@ -65,14 +65,14 @@ class Chain(eqx.Module):
         Args:
             link: how later variables see an earlier one's mean.
         """
-        latent = self.latent(jax.nn.relu(self.first(x)))
+        latent = self.latent(self.first.relu(x))
         many = self.heads[-1].b.shape[0]
 
         def one(earlier: Array, head: tuple[tuple[Dense, ...], Array]):
             (*hidden, last), place = head
             h = jnp.concatenate([latent, earlier], axis=-1)
             for layer in hidden:
-                h = jax.nn.relu(layer(h))
+                h = layer.relu(h)
             mean, raw = jnp.moveaxis(last(h), -1, 0)
             return earlier + link(mean)[..., None] * place, (mean, raw)
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from manyhands.nn.networks import MLP, Dense, layer_norm
-from manyhands.types import Key
+from manyhands.types import Key, Pytree
 
 MEMBERS = 2
 
@@ -32,7 +32,7 @@ class NormedMLP(eqx.Module):
 
     def __call__(self, x: Float[Array, "*lead inputs"]) -> Float[Array, "*lead out"]:
         for layer, scale, bias in zip(self.layers, self.scales, self.biases):
-            x = layer_norm(jax.nn.relu(layer(x)), scale, bias)
+            x = layer_norm(layer.relu(x), scale, bias)
         return self.layers[-1](x)
 
 
@@ -55,8 +55,21 @@ def values_of(
     observations: Float[Array, "batch state"],
     actions: Float[Array, "batch action"],
 ) -> Float[Array, "member batch"]:
-    inputs = jnp.concatenate([observations, actions], axis=-1)
-    return jax.vmap(lambda member: member(inputs)[..., 0])(critic)
+    inputs = for_members(critic, jnp.concatenate([observations, actions], axis=-1))
+    return jax.vmap(lambda member, x: member(x)[..., 0])(critic, inputs)
+
+
+def for_members(
+    critic: Pytree, inputs: Float[Array, "batch inputs"]
+) -> Float[Array, "member batch inputs"]:
+    """The same inputs for each member of a critic, as an array for each.
+
+    From a single array the compiler would make the first layers of all members one
+    wide product, and move the axes of its outputs, and of their gradients, each time.
+    """
+    members = len(jax.tree.leaves(critic)[0])
+    several = jnp.broadcast_to(inputs, (members, *inputs.shape))
+    return jax.lax.optimization_barrier(several)
 
 
 def squared_error(
