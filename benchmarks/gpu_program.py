@@ -57,7 +57,9 @@ def program(asked: str, replicas: int) -> str:
     first = jax.ShapeDtypeStruct((), "int32", sharding=there)
     table = shapes(rows_of(rows).rows)
     arguments = update, shapes(state), shapes(group), table, first, 500, batch_size
-    return fleet._together.lower(*arguments, (STATES, ACTIONS)).compile().as_text()
+    text = fleet._together.lower(*arguments, (STATES, ACTIONS)).compile().as_text()
+    assert text
+    return text
 
 
 def bytes_of(shape: str) -> int:
