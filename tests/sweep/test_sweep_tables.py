@@ -119,6 +119,14 @@ def test_what_was_published_for_a_data_set_is_used(preset, learner, version, nam
         assert {n: fleet.options[n] for n in names} == {n: published[n] for n in names}
 
 
+@pytest.mark.parametrize("preset", ["baselines", "paper-d4rl-style"])
+def test_the_vae_of_plas_is_narrow_on_medium_replay(preset):
+    # As published. With 750 units Q grew without end on both sets of `baselines`.
+    for fleet in fleets(presets.load(preset), only=("*/plas",)):
+        narrow = fleet.data[0].endswith("medium-replay")
+        assert fleet.options.get("behavior_width", 750) == (128 if narrow else 750)
+
+
 @pytest.mark.parametrize(
     ("only", "labels"),
     [
