@@ -112,7 +112,7 @@ class Program:
 def _work(jaxpr: Any) -> Work:
     """XLA's own count takes a loop for one round of it."""
     found = Work(0, 0, 0)
-    for equation in jaxpr.eqns:
+    for equation in _needed(jaxpr):
         sizes = [getattr(out.aval, "size", 0) for out in equation.outvars]
         inner = [_work(part) for part in _inside(equation)]
         if equation.primitive.name == "dot_general":
@@ -125,6 +125,19 @@ def _work(jaxpr: Any) -> Work:
             found += sum(inner, Work(0, 0, 0)).times(rounds)
         else:
             found += Work(sum(sizes), 0, 0)
+    return found
+
+
+def _needed(jaxpr: Any) -> list[Any]:
+    """Operations whose results are used: a compiler leaves the others out, too.
+
+    Gradients that are written out give those of all arguments, wanted or not.
+    """
+    wanted, found = {id(one) for one in jaxpr.outvars}, []
+    for equation in reversed(jaxpr.eqns):
+        if equation.effects or any(id(out) in wanted for out in equation.outvars):
+            found.append(equation)
+            wanted.update(map(id, equation.invars))
     return found
 
 
