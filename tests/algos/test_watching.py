@@ -81,6 +81,8 @@ def test_an_error_in_an_evaluation_is_not_lost(data, monkeypatch):
 
 def test_ctrl_c_while_evaluations_are_waited_for(data, straight, held, tmp_path):
     def stop(step: int, shown: dict[str, float]) -> None:
+        if step == STEPS // 2:
+            time.sleep(1)
         if "evaluations left" in shown:
             assert shown["evaluations left"] == 4
             os.kill(os.getpid(), signal.SIGINT)
@@ -89,7 +91,8 @@ def test_ctrl_c_while_evaluations_are_waited_for(data, straight, held, tmp_path)
     with pytest.raises(KeyboardInterrupt):
         train(data, "bc", out=tmp_path, progress=stop, **HOW)
     assert len(evaluations(tmp_path)) < len(straight)
-    train(data, "bc", out=tmp_path, **HOW)
+    one, _ = train(data, "bc", out=tmp_path, **HOW)
+    assert one.summary["timing"]["seconds"] > 1  # the first part's, too
     assert evaluations(tmp_path) == straight
 
 

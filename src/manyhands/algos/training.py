@@ -49,7 +49,7 @@ class Snapshot(NamedTuple):
 class Result:
     models: Pytree  # of all replicas
     history: list[dict[str, Any]]  # rows of metrics
-    seconds: float  # until the last update
+    seconds: float  # until the last update, in all parts of an interrupted run
     compile_seconds: float
 
 
@@ -70,7 +70,7 @@ class Training:
         self.run, self.watch, self.progress = run, watch, progress
         self.checkpoint_seconds = checkpoint_seconds
         self.options = replicas[0].options  # what is no float is the same in all
-        self.step, self.history = 0, []
+        self.step, self.seconds, self.history = 0, 0.0, []
         self.fitted = _stack([algorithm.fitted(r.given, r.options) for r in replicas])
         self.config = _stack([_traced(r.options) for r in replicas])
         self.state = _stack([self._start(r) for r in replicas])
@@ -95,6 +95,8 @@ class Training:
         started, compiling = time.perf_counter(), 0.0
         self._resume()
         first, last, self.saved = self.step, self.options.steps, time.perf_counter()
+        started -= self.seconds  # of earlier parts
+        self.seconds = time.perf_counter() - started
         if self.step == 0:
             self._evaluate()
         while self.step < last:
@@ -103,10 +105,10 @@ class Training:
             if self.step - first <= interval(last):
                 compiling += time.perf_counter() - before
             self._log(metrics)
+            self.seconds = time.perf_counter() - started
             if self.step < last:
                 self._evaluate()
             self._keep(stopped(), ended=self.step == last)
-        seconds = time.perf_counter() - started
         while self.queue and self.queue.waiting:
             left = float(len(self.queue.waiting))
             self.progress(self.step, {"evaluations left": left})
@@ -114,7 +116,7 @@ class Training:
             self._note(self.queue.done())
             self._keep(stopped())
         models = self._models(self.state)
-        return Result(models, self.history, seconds, compiling)
+        return Result(models, self.history, self.seconds, compiling)
 
     def _advance(self) -> dict[str, np.ndarray]:
         every, options = interval(self.options.steps), self.options
@@ -193,6 +195,7 @@ class Training:
             waiting = list(self.queue.waiting) if self.queue else []
             about = {
                 "step": self.step,
+                "seconds": self.seconds,
                 "waiting": [one.step for one in waiting],
                 "history": self.history,
             }
@@ -203,7 +206,8 @@ class Training:
         found = self.run.read_checkpoint(self._like) if self.run else None
         if found:
             (self.state, models), about = found
-            self.step, self.history = about["step"], about["history"]
+            self.step, self.seconds = about["step"], about["seconds"]
+            self.history = about["history"]
             if self.queue:  # evaluations that were interrupted
                 for step, one in zip(about["waiting"], models):
                     self.queue.add(step, one)
