@@ -2,8 +2,8 @@
 # Many results on one GPU: parts run beside each other, which CUDA MPS makes worth while.
 # usage: benchmarks/on_one_gpu.sh FOLDER PART[,PART ...] ...
 # Parts with commas between them run one after another, others at the same time. Parts: paper (four cells of
-# results/policies.md), heterogeneous, baselines, model-based, tuning, d3rlpy; evaluation and flags (of XLA), for which the GPU
-# should be idle. Of baselines a part may be asked for: 'baselines:*/bc+iql', words as `--only` takes them.
+# results/policies.md), heterogeneous, baselines, model-based, tuning, d3rlpy; evaluation and speed, for which the GPU should be
+# idle. Of baselines a part may be asked for: 'baselines:*/bc+iql', words as `--only` takes them.
 # Data sets are made once, in FOLDER/data, and a part waits for those that it needs. Whatever is finished is a line of a
 # .jsonl in FOLDER, and all of these are, with the logs, in FOLDER/results.tgz, made anew every 15 seconds. A second call
 # goes on.
@@ -94,11 +94,7 @@ part() { # NAME [WORD+WORD ...]
       --runs "$folder/tuning" ${SIZE:+--steps $SIZE --transitions $TRANSITIONS --episodes 1} ;;
     evaluation)  # by as many processes as let it take longer than the updates between two
       $python benchmarks/evaluation.py --turns 1 --workers 2 --updates ${SIZE:-30000} --evaluations 6 ;;
-    flags)
-      for flags in "$XLA_FLAGS" --xla_gpu_enable_triton_gemm=false; do
-        echo "flags: $flags"
-        XLA_FLAGS=$flags timeout 120 $python benchmarks/train.py --updates ${SIZE:-300} --algos lbrac_v rebrac bcq cql 2>&1
-      done ;;
+    speed) timeout 110 $python benchmarks/train.py --updates ${SIZE:-300} --algos lbrac_v rebrac bcq cql 2>&1 ;;
     d3rlpy)
       for algo in bc td3_bc iql plas rebrac bcq cql; do
         cp --update=none results/scores_d3rlpy.jsonl "$folder/d3rlpy-$algo.jsonl"

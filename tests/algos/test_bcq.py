@@ -183,10 +183,11 @@ def test_networks_have_the_papers_sizes():
     assert shapes == [(2, 23, 400), (2, 400, 300), (2, 300, 1)]
     shapes = [layer.w.shape for layer in perturbation.layers]
     assert shapes == [(23, 400), (400, 300), (300, 6)]
+    # 750, and two in every layer that do nothing
     shapes = [layer.w.shape for layer in vae.encoder.layers]
-    assert shapes == [(23, 750), (750, 750), (750, 24)]
+    assert shapes == [(23, 752), (752, 752), (752, 24)]
     shapes = [layer.w.shape for layer in vae.decoder.layers]
-    assert shapes == [(29, 750), (750, 750), (750, 6)]
+    assert shapes == [(29, 752), (752, 752), (752, 6)]
 
 
 def test_it_acts_by_the_best_of_a_hundred(state, batch, noise):

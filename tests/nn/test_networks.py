@@ -5,8 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from manyhands.nn import adam
+from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import for_members, init, values_of
 from manyhands.nn.networks import (
+    MLP,
     Dense,
     Head,
     Trunk,
@@ -14,6 +17,7 @@ from manyhands.nn.networks import (
     normalize,
     relu_layer,
     take_rows,
+    with_idle_units,
 )
 
 INPUTS, HIDDEN, EMBEDDING, OUT = 3, 16, 4, 5
@@ -271,3 +275,26 @@ def test_take_rows_and_its_gradient_under_vmap():
     np.testing.assert_allclose(
         gradients(take_rows), gradients(plain), rtol=1e-5, atol=1e-6
     )
+
+
+def test_idle_units_change_nothing_and_stay_idle():
+    net = randomized(MLP.init(jax.random.key(0), [INPUTS, 6, 7, OUT]))
+    x, y = rows(32, INPUTS), rows(32, OUT, seed=2)
+
+    def learned(net: MLP) -> MLP:
+        bundle = Bundle.of(net)
+        state = adam.init(bundle)
+        for _ in range(20):
+            gradient = jax.grad(lambda net: ((net(x) - y) ** 2).mean())(bundle.tree())
+            bundle, state = adam.step(bundle, gradient, state, 0.01)
+        return bundle.tree()
+
+    wide, narrow = learned(with_idle_units(net)), learned(net)
+    assert not np.allclose(narrow(x), net(x))
+    assert np.allclose(wide(x), narrow(x), atol=1e-5)
+    assert [layer.w.shape for layer in wide.layers] == [(INPUTS, 8), (8, 8), (8, OUT)]
+    for layer, own in zip(wide.layers, [6, 7]):
+        assert not layer.w[:, own:].any()
+        assert not layer.b[own:].any()
+    assert not wide.layers[1].w[6:].any()
+    assert not wide.layers[2].w[7:].any()

@@ -26,7 +26,7 @@ from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, option
 from manyhands.nn import adam
 from manyhands.nn.actors import action_of, uniform_mlp
 from manyhands.nn.bundle import Bundle
-from manyhands.nn.networks import MLP
+from manyhands.nn.networks import MLP, with_idle_units
 from manyhands.types import Batch, Box, Key, Keys, Metrics
 
 LAYERS = 2
@@ -65,8 +65,10 @@ def init(key: Key, given: Given, width: int) -> Model:
     states, actions, latents = given.observations, given.actions, 2 * given.actions
     hidden = [width] * LAYERS
     return Model(
-        uniform_mlp(key_encoder, [states + actions, *hidden, 2 * latents]),
-        uniform_mlp(key_decoder, [states + latents, *hidden, actions]),
+        with_idle_units(
+            uniform_mlp(key_encoder, [states + actions, *hidden, 2 * latents])
+        ),
+        with_idle_units(uniform_mlp(key_decoder, [states + latents, *hidden, actions])),
     )
 
 

@@ -83,6 +83,23 @@ class MLP(eqx.Module):
         return self.layers[-1](x)
 
 
+def with_idle_units(net: MLP, multiple: int = 4) -> MLP:
+    """The same function, with hidden layers of a multiple of 4 units.
+
+    Tensor cores take such rows at once: of 752 units they are faster than of 750. What
+    is added is 0 and has no gradient, so it stays 0.
+    """
+    layers = list(net.layers)
+    for number in range(len(layers) - 1):
+        here, after = layers[number], layers[number + 1]
+        more = -here.b.shape[-1] % multiple
+        layers[number] = Dense(
+            jnp.pad(here.w, ((0, 0), (0, more))), jnp.pad(here.b, (0, more))
+        )
+        layers[number + 1] = Dense(jnp.pad(after.w, ((0, more), (0, 0))), after.b)
+    return MLP(tuple(layers))
+
+
 class Trunk(eqx.Module):
     """Two ReLU layers and a LayerNorm: f_s and f_sa of the paper."""
 
@@ -125,7 +142,8 @@ def _normal(h):
 
 
 def _layer_norm_forward(h, scale, bias):
-    normal, inverse = _normal(h)
+    # The barrier: or XLA would make both anew for the gradient, reductions and all.
+    normal, inverse = jax.lax.optimization_barrier(_normal(h))
     return normal * scale + bias, (normal, inverse, scale)
 
 
