@@ -5,8 +5,8 @@
 # results/policies.md), heterogeneous, baselines, model-based, tuning, d3rlpy; evaluation and speed, for which the GPU should be
 # idle. Of baselines a part may be asked for: 'baselines:*/bc+iql', words as `--only` takes them.
 # Data sets are made once, in FOLDER/data, and a part waits for those that it needs. Whatever is finished is a line of a
-# .jsonl in FOLDER, and all of these are, with the logs, in FOLDER/results.tgz, made anew every 15 seconds. A second call
-# goes on.
+# .jsonl in FOLDER, and all of these are, with the logs, in FOLDER/results.tgz, made anew every 15 seconds; and at once by
+# `on_one_gpu.sh FOLDER collect`. A second call goes on.
 # environment: PYTHON (python3); D3RLPY, an interpreter that has d3rlpy; to try it, SIZE and TRANSITIONS: updates, and
 #              rows of every data set
 set -uf  # words may hold a *
@@ -112,6 +112,7 @@ collect() {
 
 chain() { for one in ${1//,/ }; do part ${one/:/ } > "$folder/logs/${one//[!a-z0-9_-]/-}" 2>&1; done; }
 
+if [ "$*" = collect ]; then collect; exit; fi
 make_sets $(for one in ${*//,/ }; do echo "${one%%:*}"; done) > "$folder/logs/data" 2>&1 &
 (while sleep 15; do collect; done) &
 collecting=$!
