@@ -94,7 +94,11 @@ part() { # NAME [WORD+WORD ...]
       --runs "$folder/tuning" ${SIZE:+--steps $SIZE --transitions $TRANSITIONS --episodes 1} ;;
     evaluation)  # by as many processes as let it take longer than the updates between two
       $python benchmarks/evaluation.py --turns 1 --workers 2 --updates ${SIZE:-30000} --evaluations 6 ;;
-    speed) timeout 110 $python benchmarks/train.py --updates ${SIZE:-300} --algos lbrac_v rebrac bcq cql 2>&1 ;;
+    speed)  # and whether it helps that kernels which do not need each other may run at the same time
+      for more in "" --xla_gpu_command_buffer_scheduling_mode=CONCURRENT --xla_gpu_graph_enable_concurrent_region=true; do
+        echo "flags: $XLA_FLAGS $more"
+        XLA_FLAGS="$XLA_FLAGS $more" timeout 60 $python benchmarks/train.py --updates ${SIZE:-300} --algos lbrac_v cql 2>&1
+      done ;;
     d3rlpy)
       for algo in bc td3_bc iql plas rebrac bcq cql; do
         cp --update=none results/scores_d3rlpy.jsonl "$folder/d3rlpy-$algo.jsonl"
