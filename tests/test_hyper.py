@@ -22,6 +22,15 @@ class Some:
 PRESETS = {"default": Some(), "paper": Some(steps=500)}
 
 
+def test_what_differs():
+    assert hyper.varying([Some(), Some(rate=2, steps=3), Some(rate=2)]) == [
+        {"steps": 10, "rate": 0.1},
+        {"steps": 3, "rate": 2},
+        {"steps": 10, "rate": 2},
+    ]
+    assert hyper.varying([Some()]) == [{}]
+
+
 def test_a_preset_with_changes():
     changes = {"rate": 2, "start": "there", "discount": 1.0, "steps": np.int64(7)}
     assert hyper.resolve(PRESETS, "paper", {}) == Some(steps=500)

@@ -1,8 +1,8 @@
 """Hyper-parameters: declared once, with default, help and range; checked when given."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields, make_dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, asdict, dataclass, field, fields, make_dataclass, replace
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import tyro
@@ -78,6 +78,13 @@ def _check(option: Field, value: Any) -> None:
     if not whole or number not in (limits or Range()):  # NaN is in no range
         noun = "a whole number " if kind is int and not whole else ""
         raise UserError(f"{option.name}: expected {noun}{limits}, got {value}")
+
+
+def varying(options: Sequence[Any]) -> list[dict[str, Any]]:
+    """Of each, the values that are not the same in all of them."""
+    values = [asdict(one) for one in options]
+    names = [n for n in values[0] if any(v[n] != values[0][n] for v in values)]
+    return [{name: one[name] for name in names} for one in values]
 
 
 def overrides(presets: Mapping[str, Any], several: bool = False) -> type:

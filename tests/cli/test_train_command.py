@@ -44,6 +44,10 @@ def test_a_run_of_several_replicas(folder):
         for r in range(4)
     ]
     assert rates == [1e-3, 1e-3, 3e-3, 3e-3]
+    # They can be told apart.
+    assert [r["options"] for r in summary["replicas"]] == [
+        {"policy_rate": rate} for rate in rates
+    ]
 
 
 def test_evaluate_prints_every_replica(folder, cli):
@@ -51,6 +55,8 @@ def test_evaluate_prints_every_replica(folder, cli):
     assert done.returncode == 0
     for r in range(4):
         assert f"bc replica-{r}" in done.stdout
+    assert "policy_rate" in done.stdout
+    assert "0.003" in done.stdout
     summary = json.loads((folder / "many" / "summary.json").read_text())
     # The same episodes as at the end of training.
     assert f"{summary['replicas'][0]['return_mean']:.2f}" in done.stdout

@@ -30,6 +30,10 @@ class Policy:
     env_id: str | None = None  # where the data comes from, if that is known
     summary: dict[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        data = self.summary.get("data", {}).get("name")
+        return f"Policy({self.algo!r}" + (f", learnt from {data!r})" if data else ")")
+
     def act(self, observation: ArrayLike, seed: int = 0) -> np.ndarray:
         """The action in one state (S,), or those in many (n, S).
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from manyhands import hyper
 from manyhands.algos import asked, lbrac_v, starting_sets
 from manyhands.algos.algorithm import Algorithm, Given, Setting, Stage
 from manyhands.algos.evaluate import Body, Evaluation, Judge, Seat, behaviors_score
@@ -364,8 +365,10 @@ def write(run: Run, policies: list[Policy]) -> None:
     if len(policies) > 1:
         for r, policy in enumerate(policies):
             _write_one(Run(run.path / f"replica-{r}"), policy)
+        differing = hyper.varying([policy.options for policy in policies])
         summary["replicas"] = [
-            {"data": p.summary["data"]["name"]} | p.summary["policy"] for p in policies
+            {"data": p.summary["data"]["name"], "options": own} | p.summary["policy"]
+            for p, own in zip(policies, differing)
         ]
         summary["mean"], summary["std"] = mean_and_std(summary["replicas"])
     run.write_json("summary.json", summary)

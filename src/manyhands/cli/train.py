@@ -139,9 +139,10 @@ def train_command(arguments: list[str]) -> type[Train]:
 def print_summary(summary: dict[str, Any]) -> None:
     rows = summary.get("replicas") or [summary["policy"]]
     table = Table(title=f"{summary['data']['name']}: policies", title_justify="left")
-    several = len({row.get("k") for row in rows}) > 1
+    several = ["k"] if len({row.get("k") for row in rows}) > 1 else []
+    differing = list(rows[0].get("options", {}))
     names = ["algorithm", "seed", "return", "normalised", "relative"]
-    for column in ["k", *names] if several else names:
+    for column in [*several, *differing, *names]:
         table.add_column(column, justify="right")
     for row in rows:
         cells = [row["algo"], str(row["seed"]), "not evaluated", "", ""]
@@ -151,7 +152,8 @@ def print_summary(summary: dict[str, Any]) -> None:
                 "" if row["normalized"] is None else f"{row['normalized']:.1f}",
                 "" if row["relative"] is None else f"{row['relative']:.3f}",
             ]
-        table.add_row(*[str(row.get("k")), *cells] if several else cells)
+        own = [row[name] for name in several] + [row["options"][n] for n in differing]
+        table.add_row(*map(str, own), *cells)
     out.print(table)
     timing = summary["timing"]
     out.print(
@@ -183,11 +185,14 @@ class Evaluate:
             self.run_directory.glob("replica-*"),
             key=lambda path: int(path.name.rpartition("-")[2]),
         )
+        policies = [load_policy(one) for one in folders or [self.run_directory]]
+        differing = hyper.varying([policy.options for policy in policies])
         table = Table(title=f"{self.run_directory}", title_justify="left")
-        for column in ("policy", "episodes", "return", "normalised", "relative"):
+        names = "episodes", "return", "normalised", "relative"
+        table.add_column("policy", justify="right", no_wrap=True)
+        for column in (*differing[0], *names):
             table.add_column(column, justify="right")
-        for folder in folders or [self.run_directory]:
-            policy = load_policy(folder)
+        for r, (policy, own) in enumerate(zip(policies, differing)):
             found = evaluate(
                 policy,
                 self.env,
@@ -196,7 +201,8 @@ class Evaluate:
                 workers=self.workers,
             )
             table.add_row(
-                f"{policy.algo} {folder.name}" if folders else policy.algo,
+                f"{policy.algo} {folders[r].name}" if folders else policy.algo,
+                *map(str, own.values()),
                 str(self.episodes),
                 f"{found.returns.mean():.2f} ± {found.returns.std():.2f}",
                 "" if found.normalized is None else f"{found.normalized:.1f}",
