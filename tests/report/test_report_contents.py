@@ -176,18 +176,23 @@ ERRORS = {
 
 
 def test_pictures_lie_beside_the_page(folder, page, tmp_path):
-    (drawn,) = (folder / "train" / "figures").iterdir()
-    assert drawn.name == "returns.png"
-    assert drawn.read_bytes()[:4] == b"\x89PNG"
-    assert page.parent == drawn.parents[1]
+    assert drawn_in(page.parent / "figures") == {"returns.png", "training.png"}
     alone = shutil.copytree(folder / "fit", tmp_path / "fit")
     write_report(alone, tmp_path / "elsewhere.html")
     assert not (alone / "figures").exists()  # a run is left alone
+    of_a_fit = {"embeddings.png", "training.png"}
+    assert drawn_in(tmp_path / "elsewhere-figures") == of_a_fit
     write_report(alone)
-    assert {path.name for path in (alone / "figures").iterdir()} == {
-        "embeddings.png",
-        "training.png",
-    }
+    assert drawn_in(alone / "figures") == of_a_fit
+    write_report([alone, folder / "train"], tmp_path / "both.html")
+    assert drawn_in(tmp_path / "both-figures" / "fit") == of_a_fit
+    assert "returns.png" in drawn_in(tmp_path / "both-figures" / "train")
+
+
+def drawn_in(folder: Path) -> set[str]:
+    for path in folder.iterdir():
+        assert path.read_bytes()[:4] == b"\x89PNG"
+    return {path.name for path in folder.iterdir()}
 
 
 @pytest.mark.parametrize("words", ERRORS)

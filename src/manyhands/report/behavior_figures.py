@@ -1,5 +1,6 @@
 """Pictures of a fitted behavior set, from what its run directory holds."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,10 +24,14 @@ def _look(i: int) -> dict[str, Any]:
     return {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i % len(MARKERS)]}
 
 
-def draw(run: Run, data: Trajectories) -> None:
-    """figures/embeddings.png, training.png and, where K was searched, k.png."""
+def draw(run: Run, data: Trajectories, folder: Path | None = None) -> None:
+    """embeddings.png, training.png and, where K was searched, k.png.
+
+    Args:
+        folder: where to; by default the run's own figures/.
+    """
     summary = run.read_json("summary.json")
-    folder = run.path / "figures"
+    folder = folder or run.path / "figures"
     if (run.path / "embeddings.npz").exists():
         with np.load(run.path / "embeddings.npz") as arrays:
             W, E = arrays["W"], arrays["E"]

@@ -32,7 +32,8 @@ def write_report(
     Args:
         runs: directories that `fit` or `train` wrote.
         out: the file; if None and there is one run, report.html in its directory, with
-            figures/*.png beside it where the run has not drawn them itself.
+            figures/*.png beside it where the run has not drawn them itself. Beside
+            NAME.html they are in NAME-figures/, of several runs in a folder for each.
         data: what the runs were made from: adds the data card, actions, and what the
             behaviors say of single trajectories. Runs of the command line know where
             their data is.
@@ -43,12 +44,13 @@ def write_report(
     paths = [Path(runs)] if isinstance(runs, str | Path) else [Path(r) for r in runs]
     if not paths:
         raise UserError("runs: expected at least one run directory, got none")
-    beside = out is None
+    own = out is None
     if out is None:
         if len(paths) > 1:
             raise UserError("out: expected a file for the page of several runs")
         out = paths[0] / "report.html"
-    if Path(out).is_dir():
+    out = Path(out)
+    if out.is_dir():
         raise UserError(f"{out}: expected a file to write to, got a directory")
     if data is not None and not any(same_data(path, data) for path in paths):
         raise UserError(
@@ -57,20 +59,23 @@ def write_report(
         )
     saved = [open_run(path, _for(path, data)) for path in paths]
     page = html(saved)
-    with atomic_file(Path(out)) as temporary:
+    with atomic_file(out) as temporary:
         temporary.write_text(page, encoding="utf-8")
-    if beside and find_spec("matplotlib"):
-        _draw(saved[0])
-    return Path(out)
+    if find_spec("matplotlib"):
+        folder = out.with_name(f"{out.stem}-figures")
+        for one, name in zip(saved, names(saved)):
+            if not own:
+                _draw(one, folder / name if len(saved) > 1 else folder)
+            elif not (one.run.path / "figures").exists():
+                _draw(one, one.run.path / "figures")
+    return out
 
 
-def _draw(saved: SavedRun) -> None:
-    if (saved.run.path / "figures").exists():
-        return
+def _draw(saved: SavedRun, folder: Path) -> None:
     if saved.trained:
-        policy_figures.draw(saved.run)
+        policy_figures.draw(saved.run, folder)
     elif saved.data is not None:
-        behavior_figures.draw(saved.run, saved.data)
+        behavior_figures.draw(saved.run, saved.data, folder)
 
 
 def html(saved: list[SavedRun]) -> str:
