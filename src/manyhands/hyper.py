@@ -97,13 +97,16 @@ def overrides(presets: Mapping[str, Any], several: bool = False) -> type:
 
     def words(name: str) -> str:
         usual, values = getattr(presets[default], name), {}
+        told = [str(usual)]
         for preset in others:
             values.setdefault(getattr(presets[preset], name), []).append(preset)
         # Where there are many presets, only what is different in them.
         if len(others) > 1:
             values.pop(usual, None)
-        rest = [f"; {', '.join(who)}: {value}" for value, who in values.items()]
-        return f"({usual}{''.join(rest)})"
+        for value, who in values.items():
+            names = ", ".join(who) if len(who) < 3 else f"{len(who)} presets"
+            told.append(f"{names}: {value}")
+        return f"({'; '.join(told)})"
 
     return make_dataclass(
         "Overrides",
@@ -118,7 +121,8 @@ def overrides(presets: Mapping[str, Any], several: bool = False) -> type:
                     )
                     | None,  # pyright: ignore
                     tyro.conf.arg(
-                        help=f"{option.metadata['help']} {words(option.name)}"
+                        help=option.metadata["help"],
+                        help_behavior_hint=words(option.name),
                     ),
                 ],
                 None,
