@@ -1,6 +1,7 @@
 """Signs of life: each stage of a learner has its name, its count and its rate."""
 
 import io
+import time
 
 import pytest
 from rich.console import Console
@@ -63,3 +64,15 @@ def test_the_bar_of_the_last_stage_follows_that_of_the_first(monkeypatch):
     assert "bc first" not in frames[-1]
     assert "450/1000" in frames[-1]
     assert "critic/q 2.5" in frames[-1]
+
+
+def test_a_long_compilation_is_told_where_there_is_no_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(console, "PATIENCE", 0.05)
+    with console.training_progress("fitting", 10) as show:
+        time.sleep(0.3)
+        show(5, {})
+        show(10, {"loss": 1.0})
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "fitting: compiling"
+    assert lines[-1].startswith("fitting: 10 of 10")
+    assert lines[-1].endswith("finishing")

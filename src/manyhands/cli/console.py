@@ -1,6 +1,7 @@
 """Where the command line writes: tables, progress, one-line errors."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -93,6 +94,8 @@ class Stages:
         if done > there:
             speed = (done - there) / max(1e-9, now - began)
             words.insert(0, f"{speed:.0f} updates/s")
+        if done == self.steps:
+            words.append("finishing")  # comparing, evaluating, writing
         return ", ".join(words)
 
 
@@ -107,18 +110,29 @@ def training_progress(
     """
     stages = Stages(what, steps, before)
     if not err.is_terminal:
-        last = time.monotonic()
+        started = last = time.monotonic()
+
+        def say(words: str) -> None:
+            print(f"{stages.what}: {words}", file=sys.stderr, flush=True)
 
         def plain(done: int, values: dict[str, float]) -> None:
             nonlocal last
+            compiling.cancel()
             shown = stages.at(done, values)
-            if time.monotonic() - last > PATIENCE:
-                last = time.monotonic()
+            now = time.monotonic()
+            ended = done == stages.steps and now - started > PATIENCE
+            if now - last > PATIENCE or ended:
+                last = now
                 total = "updates" if stages.steps is None else f"of {stages.steps:,}"
-                line = f"{stages.what}: {done:,} {total}" + (shown and f", {shown}")
-                print(line, file=sys.stderr, flush=True)
+                say(f"{done:,} {total}" + (shown and f", {shown}"))
 
-        yield plain
+        compiling = threading.Timer(PATIENCE, say, ["compiling"])
+        compiling.daemon = True
+        compiling.start()
+        try:
+            yield plain
+        finally:
+            compiling.cancel()
         return
     # Where a terminal is narrow, the last column is cut, not what everybody looks for.
     most = len(f"{steps:,}")
@@ -135,7 +149,7 @@ def training_progress(
         transient=True,
     )
     with bar:
-        task = bar.add_task(stages.what, total=stages.steps, shown="")
+        task = bar.add_task(stages.what, total=stages.steps, shown="compiling")
 
         def show(done: int, values: dict[str, float]) -> None:
             shown = stages.at(done, values)
