@@ -57,7 +57,7 @@ class Make:
     seed: int = 0
     """The same seed makes the same data."""
     overwrite: bool = False
-    """Replace the file if it exists."""
+    """Replace the file, or the folder of a data set, if it exists."""
 
     def run(self) -> None:
         _check_destination(self.out, self.overwrite)
@@ -78,7 +78,7 @@ class Mix:
     by_file: bool = False
     """One source per data set, whatever labels the trajectories have."""
     overwrite: bool = False
-    """Replace the file if it exists."""
+    """Replace the file, or the folder of a data set, if it exists."""
     reading: Reading = field(default_factory=ReadOptions)
 
     def run(self) -> None:
@@ -100,7 +100,7 @@ class Convert:
     out: tyro.conf.Positional[str]
     """The file: .hdf5 (D4RL's layout), .npz, or format:where."""
     overwrite: bool = False
-    """Replace the file if it exists."""
+    """Replace the file, or the folder of a data set, if it exists."""
     reading: Reading = field(default_factory=ReadOptions)
 
     def run(self) -> None:

@@ -5,6 +5,8 @@ imported when first used, so that an absent optional dependency costs nobody els
 """
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Protocol, cast
@@ -107,10 +109,8 @@ def read(spec: str | Path, options: ReadOptions | None = None) -> Trajectories:
             raise UserError(
                 f"{spec}: {name} data has no option {field.name}; it takes {takes}"
             )
-    try:
+    with _named_in_errors(where):
         return format_.read(where, options)
-    except UserError as error:
-        raise type(error)(f"{where}: {error}") from error
 
 
 def destination(spec: str | Path) -> tuple[str, str]:
@@ -128,14 +128,23 @@ def destination(spec: str | Path) -> tuple[str, str]:
 def exists(spec: str | Path) -> bool:
     """Is there something that writing would replace?"""
     name, where = destination(spec)
-    looks_elsewhere = getattr(named(name), "exists", None)
-    return looks_elsewhere(where) if looks_elsewhere else Path(where).exists()
+    looks_closer = getattr(named(name), "exists", None)
+    if looks_closer is None:
+        return Path(where).exists()
+    with _named_in_errors(where):
+        return looks_closer(where)
 
 
 def write(data: Trajectories, spec: str | Path) -> None:
     """Write a data set to a path or `format:where`; whole or not at all."""
     name, where = destination(spec)
-    try:
+    with _named_in_errors(where):
         named(name).write(data, where)
+
+
+@contextmanager
+def _named_in_errors(where: str) -> Iterator[None]:
+    try:
+        yield
     except UserError as error:
-        raise UserError(f"{where}: {error}") from error
+        raise type(error)(f"{where}: {error}") from error
