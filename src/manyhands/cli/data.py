@@ -35,7 +35,7 @@ class Info:
     def run(self) -> None:
         result = card(_load_to_look_at(self.data, self.reading))
         if self.json:
-            print(json.dumps(result, indent=2))
+            out.out(json.dumps(result, indent=2), highlight=False)
         else:
             print_card(result)
 
