@@ -112,9 +112,9 @@ def run(arguments: list[str]) -> int:
         _complain(error)
         return 1
     except KeyboardInterrupt:
-        err.print(
-            "interrupted; run the same command to go on, where it had begun a run"
-        )
+        how = " with --resume" if isinstance(command, Benchmark) else ""
+        words = f"interrupted; run the same command{how} to go on, where it had begun"
+        err.print(f"{words} a run", soft_wrap=True)
         return INTERRUPTED
     except SystemExit as stop:  # tyro has printed the help or what was wrong
         return 1 if stop.code else 0

@@ -59,16 +59,17 @@ def benchmark(
     results = Results(folder)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder}: expected a directory to write to, got a file")
-    if results.path.exists() and not resume:
+    if results.rows() and not resume:
         raise UserError(
             f"{folder}: holds results already; --resume goes on with what is missing"
         )
-    making.check(chosen)
+    finished = _finished_but_not_written(folder, chosen)
+    there = results.keys() | set(map(Key.of, finished))
+    todo = [fleet for fleet in chosen if not there.issuperset(fleet.keys)]
+    making.check(todo)
     _same_as_before(folder / "preset.json", preset)
     results.mend()
-    results.add(_finished_but_not_written(folder, chosen))
-    there = results.keys()
-    todo = [fleet for fleet in chosen if not there.issuperset(fleet.keys)]
+    results.add(finished)
     done = len(chosen) - len(todo)
     if todo:
         todo = [f for f in prepare(todo) if not there.issuperset(f.keys)]
