@@ -18,6 +18,7 @@ from manyhands.data.formats import ReadOptions
 from manyhands.data.mix import concatenate
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
+from manyhands.wording import counted
 
 Reading = Annotated[ReadOptions, tyro.conf.OmitArgPrefixes]
 
@@ -132,8 +133,8 @@ def _card_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [
         ("trajectories", f"{result['trajectories']:,}"),
         ("transitions", f"{result['transitions']:,}"),
-        ("observations", f"{result['observation_size']} numbers"),
-        ("actions", f"{result['action_size']} numbers, {', '.join(bounds)}"),
+        ("observations", counted(result["observation_size"], "number")),
+        ("actions", ", ".join([counted(result["action_size"], "number"), *bounds])),
         (
             "returns",
             f"{returns['mean']:.2f} ± {returns['std']:.2f}, "
@@ -213,6 +214,5 @@ def _check_destination(spec: str, overwrite: bool) -> None:
 
 def _write(data: Trajectories, spec: str) -> None:
     datasets.save(data, spec)
-    out.print(
-        f"wrote {spec}: {data.transitions:,} transitions, {len(data):,} trajectories"
-    )
+    steps = counted(data.transitions, "transition")
+    out.print(f"wrote {spec}: {steps}, {counted(len(data), 'trajectory')}")

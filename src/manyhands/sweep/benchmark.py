@@ -13,6 +13,7 @@ from manyhands.sweep import making
 from manyhands.sweep.plan import Fleet, Key, fleets
 from manyhands.sweep.preset import Preset
 from manyhands.sweep.results import Results
+from manyhands.wording import counted
 
 ATTEMPTS = 2  # of every fleet, in one call
 
@@ -88,7 +89,7 @@ def benchmark(
                 results.add(outcome.rows)
                 done += 1
                 seconds = outcome.rows[0]["fleet_seconds"]
-                words = f"{name}: {len(outcome.rows)} runs, {seconds:.0f} s"
+                words = f"{name}: {counted(len(outcome.rows), 'run')}, {seconds:.0f} s"
                 progress(done, many, words)
         todo = [outcome.fleet for outcome in failed]
         if not todo:
