@@ -56,6 +56,12 @@ def test_a_path_with_a_colon_is_a_path(tmp_path, small, monkeypatch):
     assert load("run:one.npz").transitions == small.transitions
 
 
+def test_an_archive_may_have_any_name(tmp_path, small):
+    save(small, f"npz:{tmp_path / 'plain'}")
+    assert load(f"npz:{tmp_path / 'plain'}").fingerprint == small.fingerprint
+    assert [path.name for path in tmp_path.iterdir()] == ["plain"]
+
+
 def test_npz_with_objects_is_refused_not_unpickled(tmp_path):
     path = tmp_path / "x.npz"
     np.savez(path, observations=np.array([{"a": 1}], dtype=object))

@@ -31,7 +31,8 @@ HEAD = """# Command line
 
 Every command prints its result to standard output and signs of life to standard error.
 It exits with 0, with 1 after an error (one line; `--debug` shows the whole traceback),
-with 130 after Ctrl-C with the work saved: the same command goes on.
+with 130 after Ctrl-C with the work saved: the same command goes on (`benchmark` with
+`--resume`).
 `manyhands train --algo NAME --help` lists the options of an algorithm; below are those
 of `lbrac_v`.
 """

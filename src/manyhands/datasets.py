@@ -42,7 +42,7 @@ def load(data: str | Path, **options: Any) -> Trajectories:
     for prefix, made in MAKERS.items():
         if str(data) in made.sizes and not Path(data).exists():
             raise UserError(f"{data}: no such file; is {prefix}:{data} meant?")
-    return formats.read(data, ReadOptions(**options))
+    return formats.read(data, ReadOptions(**options), also=MAKERS)
 
 
 def make(
@@ -65,6 +65,8 @@ def make(
     size = maker.sizes[name] if transitions is None else transitions
     if size < 1:
         raise UserError(f"transitions: expected at least 1, got {size}")
+    if not 0 <= seed < 2**31:
+        raise UserError(f"seed: expected a number from 0 to 2^31 - 1, got {seed}")
     return importlib.import_module(maker.module).make(name, size, seed, progress, takes)
 
 

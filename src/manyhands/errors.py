@@ -7,8 +7,8 @@ from types import ModuleType
 class UserError(ValueError):
     """What the user gave cannot be used; the message says what was expected and found.
 
-    The command line prints it as one line; everything else is a defect of ours and
-    keeps its traceback.
+    The command line prints it as one line, like what the system refuses (OSError);
+    everything else is a defect of ours and keeps its traceback.
     """
 
 

@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 
 import manyhands
@@ -156,3 +158,92 @@ def test_ctrl_c_exits_130_without_a_traceback_and_leaves_no_file(tmp_path):
     assert program.returncode == 130
     assert "Traceback" not in rest
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_cut_short_and_bad_seeds_are_one_line(cli, tmp_path):
+    for name in ("half.npz", "half.hdf5"):
+        cli("data", "make", "fork-2", "--out", name, "--transitions", "500")
+        content = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(content[: len(content) // 2])
+    (tmp_path / "empty.npz").touch()
+    (tmp_path / "text.npz").write_text("no archive")
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    (tmp_path / "one.npy").rename(tmp_path / "one.npz")
+    with h5py.File(tmp_path / "others.hdf5", "w") as file:
+        file["images"] = np.zeros(3)
+    archive = "expected a NumPy archive without objects, its content is not one"
+    seed = "error: seed: expected a number from 0 to 2^31 - 1, got -1"
+    cases = {
+        "data info half.npz": f"error: half.npz: {archive}",
+        "data info empty.npz": f"error: empty.npz: {archive}",
+        "data info text.npz": f"error: text.npz: {archive}",
+        "data info one.npz": f"error: one.npz: {archive}",
+        "data info half.hdf5": "error: half.hdf5: expected an HDF5 file: ",
+        "data info others.hdf5": "error: others.hdf5: observations: expected this "
+        "field, found ['images']",
+        "data make fork-3 --seed -1 --out x.npz": seed,
+        "demo --out d --seed -1": seed,
+        "data info nix:foo": "error: nix:foo: expected a path or one of d4rl:, minari:,"
+        " robomimic:, lerobot:, npz:, fork:, zoo: before the place",
+        "data convert half.npz nix:foo": "error: nix:foo: expected a path or one of "
+        "d4rl:, minari:, robomimic:, lerobot:, npz: before the place",
+        "data info npz:": "error: expected a path or format:where, got 'npz:'",
+    }
+    there = sorted(tmp_path.iterdir())
+    for words, message in cases.items():
+        done = cli(*words.split())
+        assert (done.returncode, done.stdout) == (1, ""), words
+        assert done.stderr.startswith(message), done.stderr
+        assert done.stderr.count("\n") == 1
+    done = cli("data", "info", "")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "error: manyhands data info: expected something to follow, got ''\n",
+    )
+    assert sorted(tmp_path.iterdir()) == there
+
+
+def test_what_the_system_refuses_is_one_line(cli, tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    make = "data make fork-2 --transitions 500 --out"
+    for place, reason in {
+        "/proc/x.npz": "/proc",
+        "file/x.npz": "file: File exists",
+        "npz:folder": "folder: Is a directory",
+    }.items():
+        done = cli(*make.split(), place, "--overwrite")
+        assert (done.returncode, done.stdout) == (1, ""), place
+        assert done.stderr.startswith("error: ")
+        assert reason in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+
+
+@pytest.mark.parametrize("words", [["a.npz", "--json"], ["a.npz"], ["--help"]])
+def test_a_reader_that_leaves_is_no_error(cli, tmp_path, words):
+    cli(*"data make fork-2 --out a.npz --transitions 500".split())
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "manyhands", "data", "info", *words]
+    with os.fdopen(writing, "wb") as pipe:
+        done = subprocess.run(
+            command, stdout=pipe, stderr=subprocess.PIPE, cwd=tmp_path, text=True
+        )
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_standard_output_without_space_is_one_line(tmp_path):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "manyhands", "data", "info", "fork:fork-2"]
+        done = subprocess.run(
+            [*command, "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert "No space left on device" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -52,6 +52,9 @@ CASES = {
     "50.0% of action values are at the bounds, most in dimension 0 (100.0%)": dict(
         actions=column(healthy().actions, 0, 1.0)
     ),
+    "all actions are whole numbers, 2 different ones: discrete actions are not": dict(
+        actions=np.arange(LENGTH * COUNT) % 2
+    ),
     "constant action dimensions: 0": dict(actions=column(healthy().actions, 0, 1.0)),
     "every reward is 2": dict(rewards=np.full(LENGTH * COUNT, 2.0)),
     "240 next observations differ from the observation that follows in the same "
@@ -83,7 +86,7 @@ def test_cut_off_and_early_time_outs():
     timeouts[24] = True  # the second one is in two parts, of 5 and 15 steps
     data = healthy(timeouts=timeouts, final_observations=np.zeros((COUNT + 1, 3)))
     found = remarks(data)
-    assert found[0].startswith("1 trajectories are cut off")
+    assert found[0].startswith("1 trajectory is cut off")
     assert found[0].count("first trajectory 12") == 1
     assert found[1].startswith(
         "2 time-outs come before the usual 20 steps, first trajectory 1 after 5"

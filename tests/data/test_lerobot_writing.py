@@ -1,6 +1,7 @@
 """LeRobot data sets: what we write is in the project's layout and is read again."""
 
 import json
+import shutil
 import sys
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from lerobot_files import V3_PATH, write_v3
 
 from manyhands import Trajectories, UserError, load, save
+from manyhands.data import formats
 
 
 def small(**changes) -> Trajectories:
@@ -108,3 +110,23 @@ def test_without_pyarrow_the_extra_is_named(root, monkeypatch):
     for act in (lambda: load(root), lambda: save(small(), f"lerobot:{root}")):
         with pytest.raises(UserError, match=r"'pyarrow'.*manyhands\[lerobot\]"):
             act()
+
+
+def test_only_empty_folders_and_lerobot_data_sets_are_replaced(root):
+    save(small(), f"lerobot:{root}")
+    save(small()[:2], f"lerobot:{root}")
+    assert load(root).fingerprint == small()[:2].fingerprint
+    shutil.rmtree(root)
+    root.mkdir()
+    save(small(), f"lerobot:{root}")
+    assert load(root).fingerprint == small().fingerprint
+
+    thesis = root.parent / "thesis"
+    thesis.mkdir()
+    (thesis / "chapter").write_text("one")
+    for where in (thesis, thesis / "chapter"):
+        with pytest.raises(UserError, match=f"{where}: expected an empty folder or a"):
+            formats.exists(f"lerobot:{where}")
+        with pytest.raises(UserError, match=f"{where}: expected an empty folder or a"):
+            save(small(), f"lerobot:{where}")
+    assert (thesis / "chapter").read_text() == "one"

@@ -229,7 +229,7 @@ def test_split_within_gives_a_share_of_every_trajectory(lengths, share, seed):
     data = plain(lengths)
     give = [min(max(1, round(share * n)), n - 1) for n in lengths]
     if not any(give):
-        with pytest.raises(UserError, match="split_within"):
+        with pytest.raises(UserError, match="at least 2 steps"):
             data.split_within(share, seed)
         return
     kept, held = data.split_within(share, seed)

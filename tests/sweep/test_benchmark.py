@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from manyhands import UserError
+from manyhands import UserError, make, save
 from manyhands.sweep import preset as presets
 from manyhands.sweep.benchmark import benchmark
 from manyhands.sweep.local import Local
@@ -51,7 +51,7 @@ def lines(folder: Path) -> list[str]:
 
 
 def fleets_running(folder: Path) -> list[str]:
-    found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True)
+    found = subprocess.run(["ps", "-wweo", "args"], capture_output=True, text=True)
     return [
         line
         for line in found.stdout.splitlines()
@@ -119,17 +119,17 @@ def test_killed_and_resumed_every_result_is_there_once(tmp_path):
 
 
 def test_a_fleet_that_fails_does_not_stop_the_others(tmp_path):
-    (tmp_path / "broken.npz").write_bytes(b"no data")
-    preset = presets.parse(
-        "mine",
-        {
-            "data": [str(tmp_path / "broken.npz"), "fork:fork-2"],
-            "transitions": 400,
-            "seeds": [0],
-            "episodes": 0,
-            "algo": [{"name": "bc", "steps": 5}],
-        },
-    )
+    mine = str(tmp_path / "mine.npz")
+    save(replace(make("fork-2", 400), env_id=None), mine)
+    content = {
+        "data": [mine, "fork:fork-2"],
+        "transitions": 400,
+        "seeds": [0],
+        "episodes": 2,
+        "env": {mine: "Absent-v0"},
+        "algo": [{"name": "bc", "steps": 5}],
+    }
+    preset = presets.parse("mine", content)
     said = []
     (failed,) = benchmark(
         preset,
@@ -138,13 +138,13 @@ def test_a_fleet_that_fails_does_not_stop_the_others(tmp_path):
         prepare=lambda todo: [replace(fleet, part="seeds-0") for fleet in todo],
         progress=lambda *a: said.append(a),
     )
-    assert failed.fleet.name == "broken.npz/bc/seeds-0"
-    assert "broken.npz" in failed.error
+    assert failed.fleet.name == "mine.npz/bc/seeds-0"
+    assert "Absent" in failed.error
     attempts = (tmp_path / "out" / "failures.jsonl").read_text().splitlines()
     assert len(attempts) == 2
     (row,) = [json.loads(line) for line in lines(tmp_path)]
     assert row["data"] == "fork:fork-2"
-    assert row["return_mean"] is None
+    assert len(row["returns"]) == 2
     assert said[-1][:2] == (1, 2)
     # What parts have finished is found again, whatever became of the results.
     (tmp_path / "out" / "results.jsonl").unlink()
@@ -152,20 +152,33 @@ def test_a_fleet_that_fails_does_not_stop_the_others(tmp_path):
     assert lines(tmp_path) == [json.dumps(row)]
     with pytest.raises(UserError, match="holds another benchmark: seeds is"):
         benchmark(
-            presets.parse(
-                "mine",
-                {
-                    "data": list(preset.data),
-                    "transitions": 400,
-                    "seeds": [1],
-                    "episodes": 0,
-                    "algo": [{"name": "bc", "steps": 5}],
-                },
-            ),
+            presets.parse("mine", content | {"seeds": [1]}),
             tmp_path / "out",
             Local(),
             resume=True,
         )
+
+
+def test_interrupted_it_names_the_option_that_goes_on(tmp_path):
+    first = subprocess.Popen(
+        command(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    wait_until(lambda: fleets_running(tmp_path))
+    first.send_signal(signal.SIGINT)
+    _, said = first.communicate(timeout=60)
+    assert first.returncode == 130
+    assert said.endswith(
+        "interrupted; run the same command with --resume to go on, where it had begun "
+        "a run\n"
+    )
+    assert lines(tmp_path) == []
+    # Without a result so far, it needs no such word.
+    wait_until(lambda: not fleets_running(tmp_path), 20)
+    again = subprocess.run(
+        command(tmp_path, "--only", "fork-2/bc"), capture_output=True, text=True
+    )
+    assert again.returncode == 0, again.stderr
+    assert len(lines(tmp_path)) == 2
 
 
 def test_a_plan_does_nothing(tmp_path):

@@ -9,6 +9,7 @@ import tyro
 
 from manyhands.cli.console import err, out
 from manyhands.errors import UserError
+from manyhands.wording import counted
 
 if TYPE_CHECKING:
     from manyhands.sweep.plan import Fleet
@@ -56,11 +57,15 @@ class Benchmark:
         preset = presets.load(self.preset)
         chosen = fleets(preset, self.only)
         runs = sum(len(fleet.keys) for fleet in chosen)
-        out.print(
-            f"{preset.about}\n{len(preset.data)} data sets, "
-            f"{len(preset.entries)} algorithms, {len(preset.seeds)} seeds: "
-            f"{runs} runs in {len(chosen)} fleets"
-        )
+        of = {
+            "data set": preset.data,
+            "algorithm": preset.entries,
+            "seed": preset.seeds,
+        }
+        table = ", ".join(counted(len(some), thing) for thing, some in of.items())
+        all_of_it = f"{counted(runs, 'run')} in {counted(len(chosen), 'fleet')}"
+        about = f"{preset.about}\n" if preset.about else ""
+        out.print(f"{about}{table}: {all_of_it}", soft_wrap=True)
         engine = self._engine()
         if self.plan:
             there = Results(self.out).keys()
@@ -90,8 +95,8 @@ class Benchmark:
         if failed:
             names = ", ".join(outcome.fleet.name for outcome in failed)
             raise UserError(
-                f"{len(failed)} of {len(chosen)} fleets failed: {names}; see log.txt "
-                f"in {self.out / 'runs'}, and try again with --resume"
+                f"{len(failed)} of {counted(len(chosen), 'fleet')} failed: {names}; "
+                f"see log.txt in {self.out / 'runs'}, and try again with --resume"
             )
 
     def _estimated(self, todo: list["Fleet"]) -> list["Fleet"]:

@@ -18,6 +18,7 @@ from manyhands.data.formats import ReadOptions
 from manyhands.data.mix import concatenate
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
+from manyhands.wording import counted
 
 Reading = Annotated[ReadOptions, tyro.conf.OmitArgPrefixes]
 
@@ -35,7 +36,7 @@ class Info:
     def run(self) -> None:
         result = card(_load_to_look_at(self.data, self.reading))
         if self.json:
-            print(json.dumps(result, indent=2))
+            out.out(json.dumps(result, indent=2), highlight=False)
         else:
             print_card(result)
 
@@ -57,7 +58,7 @@ class Make:
     seed: int = 0
     """The same seed makes the same data."""
     overwrite: bool = False
-    """Replace the file if it exists."""
+    """Replace the file, or the folder of a data set, if it exists."""
 
     def run(self) -> None:
         _check_destination(self.out, self.overwrite)
@@ -78,7 +79,7 @@ class Mix:
     by_file: bool = False
     """One source per data set, whatever labels the trajectories have."""
     overwrite: bool = False
-    """Replace the file if it exists."""
+    """Replace the file, or the folder of a data set, if it exists."""
     reading: Reading = field(default_factory=ReadOptions)
 
     def run(self) -> None:
@@ -100,7 +101,7 @@ class Convert:
     out: tyro.conf.Positional[str]
     """The file: .hdf5 (D4RL's layout), .npz, or format:where."""
     overwrite: bool = False
-    """Replace the file if it exists."""
+    """Replace the file, or the folder of a data set, if it exists."""
     reading: Reading = field(default_factory=ReadOptions)
 
     def run(self) -> None:
@@ -132,8 +133,8 @@ def _card_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [
         ("trajectories", f"{result['trajectories']:,}"),
         ("transitions", f"{result['transitions']:,}"),
-        ("observations", f"{result['observation_size']} numbers"),
-        ("actions", f"{result['action_size']} numbers, {', '.join(bounds)}"),
+        ("observations", counted(result["observation_size"], "number")),
+        ("actions", ", ".join([counted(result["action_size"], "number"), *bounds])),
         (
             "returns",
             f"{returns['mean']:.2f} ± {returns['std']:.2f}, "
@@ -213,6 +214,5 @@ def _check_destination(spec: str, overwrite: bool) -> None:
 
 def _write(data: Trajectories, spec: str) -> None:
     datasets.save(data, spec)
-    out.print(
-        f"wrote {spec}: {data.transitions:,} transitions, {len(data):,} trajectories"
-    )
+    steps = counted(data.transitions, "transition")
+    out.print(f"wrote {spec}: {steps}, {counted(len(data), 'trajectory')}")

@@ -14,6 +14,7 @@ from manyhands.cli.metrics import logged
 from manyhands.data.formats import ReadOptions
 from manyhands.errors import UserError
 from manyhands.runs import Run
+from manyhands.wording import counted
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,6 @@ def print_summary(summary: dict[str, Any]) -> None:
         ari = f", ARI {replica['ari']:.3f}" if "ari" in replica else ""
         out.print(
             f"replica {r}: k {replica['k']}, seed {replica['seed']}: "
-            f"{replica['codes_used']} codes, held-out "
+            f"{counted(replica['codes_used'], 'code')}, held-out "
             f"{replica['heldout_log_prob']:.3f}{ari}"
         )

@@ -1,5 +1,6 @@
 """The program `manyhands`: parse, call, print; errors in one line."""
 
+import os
 import sys
 from dataclasses import dataclass
 from typing import Annotated, Any, Union
@@ -76,7 +77,13 @@ an error."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    unwritten = _flush()
+    if unwritten:
+        code = 1
+        if not isinstance(unwritten, BrokenPipeError):  # `| head` has read enough
+            _complain(unwritten)
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -84,8 +91,11 @@ def run(arguments: list[str]) -> int:
     if arguments == ["--version"]:
         print(manyhands.__version__)
         return 0
-    debug = "--debug" in arguments
+    debug, command = "--debug" in arguments, None
     try:
+        if "" in arguments:  # a path would read it as the folder we are in
+            before = " ".join(["manyhands", *arguments[: arguments.index("")]])
+            raise UserError(f"{before}: expected something to follow, got ''")
         command = tyro.cli(
             commands(arguments),
             prog="manyhands",
@@ -94,16 +104,37 @@ def run(arguments: list[str]) -> int:
             config=(tyro.conf.OmitSubcommandPrefixes,),
         )
         command.run()
-    except UserError as error:
+    except (UserError, OSError) as error:
+        if command is None and isinstance(error, BrokenPipeError):
+            return 1  # `--help | head`
         if debug:
             raise
-        err.print(Text.assemble(("error: ", "red"), str(error)), soft_wrap=True)
+        _complain(error)
         return 1
     except KeyboardInterrupt:
-        err.print(
-            "interrupted; run the same command to go on, where it had begun a run"
-        )
+        how = " with --resume" if isinstance(command, Benchmark) else ""
+        words = f"interrupted; run the same command{how} to go on, where it had begun"
+        err.print(f"{words} a run", soft_wrap=True)
         return INTERRUPTED
     except SystemExit as stop:  # tyro has printed the help or what was wrong
         return 1 if stop.code else 0
     return 0
+
+
+def _complain(error: Exception) -> None:
+    words = str(error)
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        # A file is written under another name first, then renamed.
+        words = f"{error.filename2 or error.filename}: {error.strerror}"
+    err.print(Text.assemble(("error: ", "red"), words), soft_wrap=True)
+
+
+def _flush() -> OSError | None:
+    """What keeps standard output from being written, if anything does."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # Python would try once more when it ends, and say so.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return error
+    return None

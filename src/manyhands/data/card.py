@@ -6,6 +6,7 @@ import numpy as np
 
 from manyhands.data import checks
 from manyhands.data.trajectories import Trajectories
+from manyhands.wording import counted
 
 AT_BOUND = 1e-3  # of the width of an action's range
 SUSPICIOUS = 0.05  # share of trajectories with the same, longest length
@@ -77,6 +78,7 @@ def remarks(data: Trajectories) -> list[str]:
         *_ends(data),
         *_duplicates(data),
         *_columns(data),
+        *_choices(data),
         *_actions(data),
     ]
     if data.rewards.min() == data.rewards.max():
@@ -89,9 +91,9 @@ def _boundaries(data: Trajectories) -> list[str]:
     if not len(rows):
         return []
     return [
-        f"{len(rows):,} next observations differ from the observation that follows "
-        f"in the same trajectory, first at row {rows[0]}: are trajectories divided in "
-        "the right places?"
+        f"{_do(len(rows), 'next observation', 'differs', 'differ')} from the "
+        f"observation that follows in the same trajectory, first at row {rows[0]}: "
+        "are trajectories divided in the right places?"
     ]
 
 
@@ -126,24 +128,26 @@ def _ends(data: Trajectories) -> list[str]:
     cut = ~terminal & ~timeout
     if cut.any():
         found.append(
-            f"{cut.sum():,} trajectories are cut off (neither terminal nor time-out), "
-            f"first trajectory {np.argmax(cut)}: their returns are partial"
+            f"{_do(cut.sum(), 'trajectory', 'is', 'are')} cut off (neither terminal "
+            f"nor time-out), first trajectory {np.argmax(cut)}: returns there are "
+            "partial"
         )
     # Where a time limit is evident, a time-out before it is a recording cut short.
     lengths, counts = np.unique(data.lengths[timeout], return_counts=True)
     if len(lengths) > 1 and counts[-1] > timeout.sum() / 2:
         early = timeout & (data.lengths < lengths[-1])
         found.append(
-            f"{early.sum():,} time-outs come before the usual {lengths[-1]} steps, "
+            f"{_do(early.sum(), 'time-out', 'comes', 'come')} before the usual "
+            f"{lengths[-1]} steps, "
             f"first trajectory {np.argmax(early)} after {data.lengths[early][0]}: "
-            "their returns look cut off"
+            "returns there look cut off"
         )
     unknown = ~data.final_known
     if unknown.any():
         used = (unknown & ~terminal).sum()
         found.append(
-            f"the observation after the last step is not stored for {unknown.sum():,} "
-            "trajectories"
+            "the observation after the last step is not stored for "
+            + counted(unknown.sum(), "trajectory")
             + (
                 f"; learning values leaves out the last step of {used:,}"
                 if used
@@ -169,8 +173,8 @@ def _duplicates(data: Trajectories) -> list[str]:
     if first is None:
         return []
     return [
-        f"{count:,} trajectories are copies of others, first trajectory {first[0]} "
-        f"(of {first[1]})"
+        f"{_do(count, 'trajectory', 'is a copy of another', 'are copies of others')}, "
+        f"first trajectory {first[0]} (of {first[1]})"
     ]
 
 
@@ -180,6 +184,18 @@ def _columns(data: Trajectories) -> list[str]:
     if not len(constant):
         return []
     return [f"constant observation columns: {_few(constant)}"]
+
+
+def _choices(data: Trajectories) -> list[str]:
+    if (data.actions != np.round(data.actions)).any():
+        return []
+    different = len(np.unique(data.actions))
+    if different == 1:  # nobody's choice
+        return []
+    return [
+        f"all actions are whole numbers, {different:,} different ones: discrete "
+        "actions are not known here, these are taken for points between the bounds"
+    ]
 
 
 def _actions(data: Trajectories) -> list[str]:
@@ -205,6 +221,10 @@ def _actions(data: Trajectories) -> list[str]:
     if len(constant):
         found.append(f"constant action dimensions: {_few(constant)}")
     return found
+
+
+def _do(number: int, thing: str, one: str, several: str) -> str:
+    return f"{counted(number, thing)} {one if number == 1 else several}"
 
 
 def _few(numbers: np.ndarray) -> str:

@@ -34,22 +34,28 @@ ROWS_PER_CHUNK = 16_384
 
 def read(where: str, options: "ReadOptions") -> Trajectories:
     try:
-        file = h5py.File(where)
+        with h5py.File(where) as file:
+            arrays = _arrays(file, options.source_from)
     except OSError as error:
         raise UserError(f"expected an HDF5 file: {error}") from error
-    with file:
-        wanted = {key: key for key in (*FIELDS, "source", options.source_from) if key}
-        wanted["log_probs"] = LOG_PROBS
-        arrays = {
-            key: found[()]
-            for key, path in wanted.items()
-            if isinstance(found := file.get(path), h5py.Dataset)
-        }
-        arrays |= _attributes(file, arrays.get("source"))
     name = Path(where).stem
     if "timeouts" not in arrays and options.max_steps is None and LIMITED.match(name):
         options = replace(options, max_steps=1000)
     return from_fields(arrays, options, name)
+
+
+def _arrays(file: h5py.File, source_from: str | None) -> dict[str, Any]:
+    wanted = {key: key for key in (*FIELDS, "source", source_from) if key}
+    wanted["log_probs"] = LOG_PROBS
+    arrays = {
+        key: found[()]
+        for key, path in wanted.items()
+        if isinstance(found := file.get(path), h5py.Dataset)
+    }
+    missing = [key for key in REQUIRED if key not in arrays]
+    if missing:
+        raise UserError(f"{missing[0]}: expected this field, found {sorted(file)}")
+    return arrays | _attributes(file, arrays.get("source"))
 
 
 def _attributes(file: h5py.File, source: np.ndarray | None) -> dict[str, Any]:

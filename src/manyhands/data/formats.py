@@ -5,6 +5,8 @@ imported when first used, so that an absent optional dependency costs nobody els
 """
 
 import importlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Protocol, cast
@@ -51,15 +53,22 @@ def named(name: str) -> Format:
     return cast(Format, importlib.import_module(f"manyhands.data.{name}"))
 
 
-def parse(spec: str | Path) -> tuple[str | None, str]:
-    """Split `format:where`; the format is None where only a path was given."""
+def parse(spec: str | Path, also: Iterable[str] = ()) -> tuple[str | None, str]:
+    """Split `format:where`; the format is None where only a path was given.
+
+    Args:
+        also: prefixes beside formats, for those who ask what there is.
+    """
     prefix, colon, where = str(spec).partition(":")
+    if not where and (not prefix or prefix in FORMATS):
+        raise UserError(f"expected a path or format:where, got {str(spec)!r}")
     if colon and (prefix in FORMATS):
         return prefix, where
     if colon and not Path(spec).exists() and prefix.isidentifier() and len(prefix) > 1:
+        prefixes = ", ".join(f + ":" for f in (*FORMATS, *also))
         raise UserError(
-            f"{spec}: expected a path or one of {', '.join(f + ':' for f in FORMATS)}"
-            f" before the place, got {prefix + ':'!r}"
+            f"{spec}: expected a path or one of {prefixes} before the place, got "
+            f"{prefix + ':'!r}"
         )
     return None, str(spec)
 
@@ -86,18 +95,21 @@ def detect(path: Path) -> str:
     if format_ == "d4rl":
         import h5py
 
-        if not h5py.is_hdf5(path):
-            raise UserError(f"{path}: expected an HDF5 file, its content is not")
-        with h5py.File(path) as file:
-            if isinstance(file.get("data"), h5py.Group):
-                return "robomimic"
+        try:
+            with h5py.File(path) as file:
+                if isinstance(file.get("data"), h5py.Group):
+                    return "robomimic"
+        except OSError as error:
+            raise UserError(f"{path}: expected an HDF5 file: {error}") from error
     return format_
 
 
-def read(spec: str | Path, options: ReadOptions | None = None) -> Trajectories:
-    """Read a data set from a path or `format:where`."""
+def read(
+    spec: str | Path, options: ReadOptions | None = None, also: Iterable[str] = ()
+) -> Trajectories:
+    """Read a data set from a path or `format:where`; for `also` see `parse`."""
     options = options or ReadOptions()
-    name, where = parse(spec)
+    name, where = parse(spec, also)
     name = name or detect(Path(where))
     format_ = named(name)
     for field in fields(options):
@@ -107,10 +119,8 @@ def read(spec: str | Path, options: ReadOptions | None = None) -> Trajectories:
             raise UserError(
                 f"{spec}: {name} data has no option {field.name}; it takes {takes}"
             )
-    try:
+    with _named_in_errors(where):
         return format_.read(where, options)
-    except UserError as error:
-        raise type(error)(f"{where}: {error}") from error
 
 
 def destination(spec: str | Path) -> tuple[str, str]:
@@ -128,14 +138,23 @@ def destination(spec: str | Path) -> tuple[str, str]:
 def exists(spec: str | Path) -> bool:
     """Is there something that writing would replace?"""
     name, where = destination(spec)
-    looks_elsewhere = getattr(named(name), "exists", None)
-    return looks_elsewhere(where) if looks_elsewhere else Path(where).exists()
+    looks_closer = getattr(named(name), "exists", None)
+    if looks_closer is None:
+        return Path(where).exists()
+    with _named_in_errors(where):
+        return looks_closer(where)
 
 
 def write(data: Trajectories, spec: str | Path) -> None:
     """Write a data set to a path or `format:where`; whole or not at all."""
     name, where = destination(spec)
-    try:
+    with _named_in_errors(where):
         named(name).write(data, where)
+
+
+@contextmanager
+def _named_in_errors(where: str) -> Iterator[None]:
+    try:
+        yield
     except UserError as error:
-        raise UserError(f"{where}: {error}") from error
+        raise type(error)(f"{where}: {error}") from error

@@ -158,6 +158,22 @@ def _sources(
     return labels, _ours(info, column).get("names") if column == "source" else None
 
 
+def exists(where: str) -> bool:
+    _check_replaceable(Path(where))
+    return Path(where).exists()
+
+
+def _check_replaceable(place: Path) -> None:
+    """The old folder is deleted, so it must hold nothing but such data."""
+    if not place.exists() or (place / "meta" / "info.json").is_file():
+        return
+    if place.is_file() or any(place.iterdir()):
+        raise UserError(
+            "expected an empty folder or a LeRobot data set (meta/info.json) to "
+            "replace, found something else; delete it first"
+        )
+
+
 def write(data: Trajectories, where: str) -> None:
     parquet = require(
         "pyarrow.parquet", extra="lerobot", purpose="writing LeRobot data"
@@ -177,6 +193,7 @@ def write(data: Trajectories, where: str) -> None:
     pandas = {"index_columns": ["task"], "columns": [index], "column_indexes": []}
     tasks = pyarrow.table({"task_index": [0], "task": [task]})
     tasks = tasks.replace_schema_metadata({"pandas": json.dumps(pandas)})
+    _check_replaceable(Path(where))
     with atomic_directory(Path(where)) as root:
         for path, table in {
             f"data/{FILE}": pyarrow.table(arrays),

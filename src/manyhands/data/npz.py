@@ -6,8 +6,10 @@ per trajectory), source_names, log_probs (N,), action_low, action_high (A,), env
 final_known (M,).
 """
 
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -24,10 +26,16 @@ REQUIRED = ("observations", "actions", "rewards", "terminals")
 
 def read(where: str, options: "ReadOptions") -> Trajectories:
     try:
-        with np.load(where, allow_pickle=False) as archive:
+        with open(where, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
-    except (OSError, ValueError) as error:
-        raise UserError(f"expected a NumPy archive without objects: {error}") from error
+    except OSError as error:
+        raise UserError(f"expected a NumPy archive: {error}") from error
+    # Of all sorts of other files, and of archives that are cut short or hold pickles.
+    except (ValueError, TypeError, EOFError, BadZipFile, zlib.error) as error:
+        raise UserError(
+            "expected a NumPy archive without objects, its content is not one, or not "
+            "a whole one"
+        ) from error
     return from_fields(arrays, options, name=Path(where).stem)
 
 
@@ -96,5 +104,6 @@ def to_fields(data: Trajectories) -> dict[str, Any]:
 
 
 def write(data: Trajectories, where: str) -> None:
-    with atomic_file(Path(where)) as temporary:
-        np.savez_compressed(temporary, **to_fields(data))
+    # To an open file: to a name without .npz NumPy would add it.
+    with atomic_file(Path(where)) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, **to_fields(data))

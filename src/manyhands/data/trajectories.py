@@ -305,8 +305,8 @@ class Trajectories:
         give = np.minimum(give, self.lengths - 1)
         if not give.any():
             raise UserError(
-                "split_within: expected a trajectory with at least 2 steps, got "
-                f"{self.lengths.max()}"
+                f"{self.name}: expected a trajectory of at least 2 steps, so that one "
+                f"of them can be held out; the longest has {self.lengths.max()}"
             )
         held = self.shuffled_steps(seed) < np.repeat(give, self.lengths)
         return self._keep_rows(~held), self._keep_rows(held)

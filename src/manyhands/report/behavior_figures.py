@@ -32,7 +32,8 @@ def draw(run: Run, data: Trajectories, folder: Path | None = None) -> None:
     """
     summary = run.read_json("summary.json")
     folder = folder or run.path / "figures"
-    if (run.path / "embeddings.npz").exists():
+    # One trajectory has no directions in which it differs from others.
+    if (run.path / "embeddings.npz").exists() and len(data) > 1:
         with np.load(run.path / "embeddings.npz") as arrays:
             W, E = arrays["W"], arrays["E"]
         codes = np.array([int(row["code"]) for row in run.assignments()])

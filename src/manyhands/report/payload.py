@@ -88,7 +88,7 @@ def _fit(saved: SavedRun, run: Run, top: Run, most: int) -> dict[str, Any]:
     }
     distances = behavior_table.angles(embeddings["E"]) if embeddings else None
     content["distance"] = "angle"
-    if embeddings:
+    if embeddings and len(assigned.code) > 1:
         content["places"] = trajectory_map.places(embeddings, shown)
     if saved.data is not None:
         looked, distances = _looked_at(run, saved, shown)

@@ -13,6 +13,7 @@ from manyhands.sweep import making
 from manyhands.sweep.plan import Fleet, Key, fleets
 from manyhands.sweep.preset import Preset
 from manyhands.sweep.results import Results
+from manyhands.wording import counted
 
 ATTEMPTS = 2  # of every fleet, in one call
 
@@ -59,16 +60,17 @@ def benchmark(
     results = Results(folder)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder}: expected a directory to write to, got a file")
-    if results.path.exists() and not resume:
+    if results.rows() and not resume:
         raise UserError(
             f"{folder}: holds results already; --resume goes on with what is missing"
         )
-    making.check(chosen)
+    finished = _finished_but_not_written(folder, chosen)
+    there = results.keys() | set(map(Key.of, finished))
+    todo = [fleet for fleet in chosen if not there.issuperset(fleet.keys)]
+    making.check(todo)
     _same_as_before(folder / "preset.json", preset)
     results.mend()
-    results.add(_finished_but_not_written(folder, chosen))
-    there = results.keys()
-    todo = [fleet for fleet in chosen if not there.issuperset(fleet.keys)]
+    results.add(finished)
     done = len(chosen) - len(todo)
     if todo:
         todo = [f for f in prepare(todo) if not there.issuperset(f.keys)]
@@ -87,7 +89,7 @@ def benchmark(
                 results.add(outcome.rows)
                 done += 1
                 seconds = outcome.rows[0]["fleet_seconds"]
-                words = f"{name}: {len(outcome.rows)} runs, {seconds:.0f} s"
+                words = f"{name}: {counted(len(outcome.rows), 'run')}, {seconds:.0f} s"
                 progress(done, many, words)
         todo = [outcome.fleet for outcome in failed]
         if not todo:

@@ -19,7 +19,7 @@ from manyhands.algos.registry import algorithm
 from manyhands.behavior.options import resolve
 from manyhands.dynamics.termination import rule_of
 from manyhands.errors import UserError
-from manyhands.sweep.data_sizes import asked_for, sizes_of
+from manyhands.sweep.data_sizes import asked_for, sizes_in, sizes_of
 from manyhands.sweep.device_speed import Speed
 from manyhands.sweep.plan import Fleet
 from manyhands.sweep.programs import Program, Sizes, Work, programs
@@ -58,7 +58,8 @@ class Counter:
             if data not in self._sizes:
                 alone = sizes_of(self.folder, data, fleet.transitions)
                 self._sizes[data] = alone
-        return [self._sizes[data] for data in fleet.data]
+        found = [self._sizes[data] for data in fleet.data]
+        return [sizes_in(sizes, fleet.env) for sizes in found] if fleet.env else found
 
     def knows(self, fleet: Fleet) -> bool:
         try:
@@ -169,4 +170,5 @@ def _fleet_of(rows: list[dict[str, Any]]) -> Fleet:
         evaluations=max(0, len(one["curve"])),
         transitions=one["transitions"],
         options=one["options"],
+        env=one.get("env"),
     )

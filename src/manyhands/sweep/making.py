@@ -37,9 +37,21 @@ def place_of(folder: Path, data: str) -> str | Path:
 
 
 def check(fleets: list[Fleet]) -> None:
-    """Complain of unknown names, before anything is written."""
-    for data in {data for fleet in fleets for data in fleet.data if made_here(data)}:
-        datasets.usual_size(data.partition(":")[2])
+    """Complain of unknown names, files that cannot be read, and those that nothing can
+    be evaluated in, before anything is written."""
+    envs: dict[str, str | None] = {}
+    for fleet in fleets:
+        for data in fleet.data:
+            if made_here(data):
+                datasets.usual_size(data.partition(":")[2])
+                continue
+            if data not in envs:
+                envs[data] = datasets.load(data).env_id
+            if fleet.episodes and not (fleet.env or envs[data]):
+                raise UserError(
+                    f"{data}: expected an environment's id to evaluate in, got none: "
+                    "add env = ... to the preset, or episodes = 0"
+                )
 
 
 class Making(AbstractContextManager):

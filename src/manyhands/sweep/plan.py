@@ -32,6 +32,7 @@ class Fleet:
     transitions: int | None
     options: dict[str, Any] = field(default_factory=dict)
     part: str = ""  # which, where memory is too small for all of it at once
+    env: str | None = None  # to evaluate in; None: the data's own
 
     @property
     def name(self) -> str:
@@ -96,9 +97,10 @@ def fleets(preset: Preset, only: tuple[str, ...] = ()) -> list[Fleet]:
             entry.k,
             preset.seeds,
             preset.episodes,
-            preset.evaluations,
+            preset.evaluations if preset.episodes else 0,
             preset.transitions,
             entry.options_on(data),
+            env=(preset.env or {}).get(data),
         )
         for data in preset.data
         for entry in preset.entries
@@ -129,7 +131,8 @@ def joined(
     alike: dict[Hashable, list[int]] = defaultdict(list)
     for number, fleet in enumerate(apart):
         same, options = kind(fleet), json.dumps(fleet.options, sort_keys=True)
-        alike[number if same is None else (fleet.label, options, same)].append(number)
+        entry = fleet.label, options, fleet.env
+        alike[number if same is None else (*entry, same)].append(number)
     found = {}  # by the place of the first of them
     for group in alike.values():
         many = -(-len(group) // max(1, most(apart[group[0]])))

@@ -5,6 +5,7 @@
     seeds = [0, 1, 2]
     episodes = 20          # of every evaluation; 0: none
     evaluations = 10       # along the way
+    env = { "my/data.hdf5" = "Hopper-v5" }  # to evaluate in, where the data names none
 
     [[algo]]
     name = "lbrac_v"       # and any of its options
@@ -12,7 +13,8 @@
     steps = 200_000
     for."my/data.hdf5" = { beta = 3.0 }  # other options on one of the data sets
 
-An entry may have a `label`, to stand beside another of the same algorithm.
+An entry may have a `label`, to stand beside another of the same algorithm. `env` may
+be one id for all data sets.
 """
 
 import tomllib
@@ -53,6 +55,7 @@ class Preset:
     episodes: int = 20
     evaluations: int = 0
     transitions: int | None = None  # of data sets that are made here
+    env: dict[str, str] | None = None  # by the data set, where it is not the data's own
 
     def config(self) -> dict[str, Any]:
         return asdict(self)
@@ -86,7 +89,7 @@ def load(name: str) -> Preset:
 def parse(name: str, content: dict[str, Any]) -> Preset:
     content = dict(content)
     entries = tuple(_entry(dict(one)) for one in content.pop("algo", []))
-    known = ("about", "data", "seeds", "episodes", "evaluations", "transitions")
+    known = "about", "data", "seeds", "episodes", "evaluations", "transitions", "env"
     for key in content:
         if key not in known:
             raise UserError(f"{key}: expected one of {', '.join(known)}, algo")
@@ -97,12 +100,30 @@ def parse(name: str, content: dict[str, Any]) -> Preset:
             raise UserError(f"{what}: expected at least one, got none")
     for what, given in (("data", data), ("seeds", seeds), ("label", labels)):
         if len(set(given)) < len(given):
-            raise UserError(f"{what}: expected no two alike, got {', '.join(given)}")
-    for name_of_data in (name for entry in entries for name in entry.on):
+            shown = ", ".join(map(str, given))
+            raise UserError(f"{what}: expected no two alike, got {shown}")
+    if "env" in content:
+        content["env"] = _envs(content["env"], data)
+    named = [("for", name_of_data) for entry in entries for name_of_data in entry.on]
+    named += [("env", name_of_data) for name_of_data in content.get("env", {})]
+    for what, name_of_data in named:
         if name_of_data not in data:
             known = ", ".join(data)
-            raise UserError(f"for: expected one of {known}; got {name_of_data}")
+            raise UserError(f"{what}: expected one of {known}; got {name_of_data}")
     return Preset(name, content.pop("about", ""), data, entries, seeds, **content)
+
+
+def _envs(given: Any, data: tuple[str, ...]) -> dict[str, str]:
+    envs: dict[str, Any] = dict.fromkeys(data, given)
+    if isinstance(given, dict):
+        envs = given
+    for env in envs.values():
+        if not isinstance(env, str) or not env:
+            raise UserError(
+                "env: expected an environment's id, or one for each of some data sets, "
+                f"got {env!r}"
+            )
+    return envs
 
 
 def _entry(content: dict[str, Any]) -> Entry:

@@ -42,6 +42,7 @@ def run(folder: Path, fleet: Fleet, workers: int | None = None) -> list[dict[str
         behavior=found,
         seed=list(fleet.seeds),
         preset=fleet.preset,
+        env=fleet.env,
         episodes=fleet.episodes,
         evaluations=fleet.evaluations,
         workers=workers,
@@ -77,6 +78,7 @@ def _behaviors(
     done, many = place / "behavior", len(fleet.keys)
     firsts = list(range(0, many, len(fleet.seeds)))
     shown = {r: sets[r * len(sets) // many] for r in firsts}
+    shown = {r: data for r, data in shown.items() if len(data) > 1}
     along = Along(done, shown, place / "maps.json")
     if (done / "summary.json").exists():
         places = [done / f"replica-{r}" for r in range(many)] if many > 1 else [done]
@@ -96,7 +98,7 @@ def _behaviors(
             progress=along,
             **changes,
         )
-    return found, {r: along.maps(r, found[r]) for r in firsts}
+    return found, {r: along.maps(r, found[r]) for r in shown}
 
 
 def _row(
@@ -121,6 +123,7 @@ def _row(
         "algo": fleet.algo,
         "preset": fleet.preset,
         "options": fleet.options,
+        "env": fleet.env,
         "behaviors": policy.summary["behaviors"],
         "curve": curve,
         "codes_used": policy.summary.get("behavior", {}).get("codes_used"),

@@ -87,6 +87,8 @@ function actionsFigure(fit) {
 function mapSection(run, page) {
   const fit = run.fit;
   if (!fit) return null;
+  if (fit.trajectories < 2)
+    return section("map", "The map", note("A single trajectory makes no map."));
   if (!fit.places)
     return section("map", "The map", note(`The method ${fit.summary.behavior.method} places no trajectories on a map; manyhands fit DATA --method vq does.`));
   const map = new TrajectoryMap(fit);

@@ -1,0 +1,111 @@
+"""Benchmarks on users' own files."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from manyhands import UserError, make, save
+from manyhands.cli import main
+from manyhands.sweep import preset as presets
+from manyhands.sweep.benchmark import benchmark
+from manyhands.sweep.counting import Counter
+from manyhands.sweep.device_speed import Speed
+from manyhands.sweep.local import Local
+from manyhands.sweep.plan import fleets, joined
+from manyhands.sweep.results import Results
+
+HERE = "manyhands/Fork-v0"
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch) -> str:
+    """A file that names no environment."""
+    monkeypatch.chdir(tmp_path)
+    save(replace(make("fork-2", 400), env_id=None), "mine.npz")
+    return "mine.npz"
+
+
+def preset(*data: str, **changes) -> presets.Preset:
+    content = {"data": list(data), "seeds": [0], "episodes": 2, "evaluations": 2}
+    algo = [{"name": "bc", "steps": 5}]
+    return presets.parse("mine", content | {"algo": algo} | changes)
+
+
+@pytest.mark.parametrize("env", [HERE, {"mine.npz": HERE}])
+def test_it_is_evaluated_where_the_preset_says(tmp_path, mine, env):
+    assert not benchmark(preset(mine, env=env), tmp_path / "out", Local())
+    (row,) = Results(tmp_path / "out").rows()
+    assert len(row["returns"]) == 2
+    assert len(row["curve"]) == 2
+    assert row["env"] == HERE
+
+
+def test_without_episodes_no_environment_is_needed(tmp_path, mine):
+    assert not benchmark(preset(mine, episodes=0), tmp_path / "out", Local())
+    (row,) = Results(tmp_path / "out").rows()
+    assert row["return_mean"] is None
+
+
+def test_what_cannot_be_used_is_refused_before_anything_is_written(tmp_path, mine):
+    data = make("fork-2", 400)
+    observations = np.array(data.observations)
+    observations[7, 1] = np.nan
+    np.savez(
+        "nan.npz",
+        observations=observations,
+        actions=data.actions,
+        rewards=data.rewards,
+        terminals=data.terminals,
+    )
+    for name, message in {
+        mine: "mine.npz: expected an environment's id to evaluate in, got none",
+        "absent.npz": "absent.npz: no such file",
+        "nan.npz": "nan.npz: observations: row 7, column 1",
+    }.items():
+        with pytest.raises(UserError, match=message):
+            benchmark(preset("fork:fork-2", name), tmp_path / "out", Local())
+    assert not (tmp_path / "out").exists()
+
+
+def test_finished_runs_do_not_need_their_data_again(tmp_path, mine):
+    both = preset(mine, "fork:fork-2", transitions=400, episodes=0)
+    assert not benchmark(both, tmp_path / "out", Local(), only=("mine",))
+    (tmp_path / mine).unlink()
+    assert not benchmark(both, tmp_path / "out", Local(), resume=True)
+    assert len(Results(tmp_path / "out").rows()) == 2
+
+
+def test_a_plan_goes_on_without_data_that_cannot_be_read(tmp_path, mine, capsys):
+    text = 'data = ["absent.npz"]\nseeds = [0]\n[[algo]]\nname = "bc"\n'
+    (tmp_path / "mine.toml").write_text(text)
+    assert main.run("benchmark mine.toml --out out --plan".split()) == 0
+    assert "its data cannot be read" in capsys.readouterr().out
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_data_sets_of_one_environment_train_together(tmp_path, mine):
+    save(make("fork-2", 400), "other.npz")
+    counter = Counter(tmp_path, Speed("cpu: test", 1e10, 1e9, 1e-6, False))
+    for env, together in (({mine: HERE}, 2), (HERE, 1)):
+        apart = fleets(preset(mine, "other.npz", env=env))
+        assert len(joined(apart, counter.kind, lambda fleet: 2)) == together
+        assert [s.env for f in apart for s in counter.sizes(f)] == [HERE, HERE]
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ({"others.npz": HERE}, "env: expected one of mine.npz; got others.npz"),
+        (3, "env: expected an environment's id, or .* got 3"),
+        ({"mine.npz": ""}, "env: expected an environment's id, or .* got ''"),
+    ],
+)
+def test_environments_that_are_none(env, message):
+    with pytest.raises(UserError, match=message):
+        preset("mine.npz", env=env)
+
+
+def test_seeds_that_are_alike():
+    with pytest.raises(UserError, match="seeds: expected no two alike, got 0, 0"):
+        preset("fork:fork-2", seeds=[0, 0])
