@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from manyhands import hyper
+from manyhands.algos import arenas
 from manyhands.algos.algorithm import Algorithm, Setting
 from manyhands.behavior.estimate import Behavior
 from manyhands.behavior.fit import check_k
@@ -152,6 +153,8 @@ def envs_of(
         wrong = min(evaluations, episodes)
         raise UserError(f"evaluations, episodes: expected at least 0, got {wrong}")
     envs = [env or one.env_id for one in sets]
+    if env is None and episodes:
+        envs = [one and arenas.today(one) for one in envs]
     if None in envs and (evaluations or (episodes and any(envs))):
         raise UserError("env: expected an environment's id to evaluate in, got none")
     return envs

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from manyhands.algos import arenas
 from manyhands.algos.policy import Policy
 from manyhands.algos.registry import algorithm
 from manyhands.behavior.problem import Scaling
@@ -56,7 +57,8 @@ def evaluate(
             relative returns are in units of; from training, if None.
         workers: processes; as many as there are cores if None.
     """
-    env = env or policy.env_id
+    if env is None and policy.env_id is not None:
+        env = arenas.today(policy.env_id)
     if env is None:
         raise UserError("env: expected an environment's id, got none, nor has the data")
     if behaviors is None:
@@ -128,15 +130,12 @@ class Players(AbstractContextManager):
         self._act = jax.jit(jax.vmap(_seeded(algo)))
 
     def _check(self, env: str) -> None:
-        space, bodies = self.pool.spaces[0], self.bodies
-        found = space.states, space.actions
-        expected = bodies.scaling.center.shape[-1], bodies.box.low.shape[-1]
-        if found != expected:
+        sizes = self.bodies.scaling.center.shape[-1], self.bodies.box.low.shape[-1]
+        try:
+            arenas.check_sizes(env, self.pool.spaces[0], *sizes)
+        except UserError:
             self.pool.close()
-            raise UserError(
-                f"env: expected one with {expected[0]} observations and {expected[1]} "
-                f"actions, as in the data; {env} has {found[0]} and {found[1]}"
-            )
+            raise
 
     def returns(self, models: Pytree, seed: int = 0) -> np.ndarray:
         """[policy, episode], of models stacked along a leading axis."""

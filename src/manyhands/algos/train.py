@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from manyhands.algos import asked, lbrac_v, starting_sets
+from manyhands.algos import arenas, asked, lbrac_v, starting_sets
 from manyhands.algos.algorithm import Algorithm, Given, Setting, Stage
 from manyhands.algos.evaluate import Body, Evaluation, Judge, Seat, behaviors_score
 from manyhands.algos.policy import Policy, load_policy
@@ -114,6 +114,8 @@ def train(
         many_ks = many_ks or not isinstance(behavior, Behavior)
     settings = [Setting(one, e, given is not None) for one, e in zip(sets, envs)]
     options = asked.settled(learner, grid, settings)
+    known = [one for one in envs if one is not None] if episodes else []
+    plays = bool(known) and arenas.usable(sets, known, named=env is not None)
     run = Run(out) if out is not None else None
     if run:
         config = {
@@ -128,7 +130,10 @@ def train(
         }
         run.check()
         more = {"evaluations": [evaluations, episodes], "environment": environment()}
-        run.begin(config | more, same=tuple(config))
+        # Where policies are played decides nothing else, until some have been.
+        played = any("evaluation/return_mean" in row for row in run.metrics())
+        same = [key for key in config if key != "env" or played]
+        run.begin(config | more, same)
     first = given or _first(
         learner,
         data,
@@ -163,7 +168,7 @@ def train(
         dynamics = learner.before(stage)
     replicas, packed = _prepare(places, cases, dynamics)
     judge = None
-    if episodes and envs[0]:
+    if plays:
         judge = Judge(algo, [_seat(places[c.place]) for c in cases], episodes, workers)
     try:
         watch = None

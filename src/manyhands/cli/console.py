@@ -2,6 +2,7 @@
 
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -14,6 +15,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Column
+from rich.text import Text
+
+from manyhands.errors import UserNote
 
 PATIENCE = 2.0  # seconds without a sign of life that a person should not have to bear
 
@@ -21,6 +25,23 @@ PATIENCE = 2.0  # seconds without a sign of life that a person should not have t
 # No markup: names and messages may hold brackets.
 out = Console(highlight=False, markup=False)
 err = Console(stderr=True, highlight=False, markup=False)
+
+
+@contextmanager
+def notes() -> Iterator[None]:
+    """Print notes as one line each; what else is warned of, as ever."""
+    usual = warnings.showwarning
+
+    def show(message, category, *where, **more) -> None:
+        if issubclass(category, UserNote):
+            err.print(Text.assemble(("note: ", "yellow"), str(message)), soft_wrap=True)
+        else:
+            usual(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserNote)
+        warnings.showwarning = show
+        yield
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import tyro
 from rich.table import Table
 
 from manyhands import hyper
-from manyhands.cli.console import out, training_progress
+from manyhands.cli.console import notes, out, training_progress
 from manyhands.cli.data import Reading, load, origin
 from manyhands.cli.fit import number_or_auto
 from manyhands.cli.metrics import logged
@@ -76,6 +76,7 @@ class Train:
             if name and not (self.out / place / "summary.json").exists()
         ]
         with (
+            notes(),
             training_progress(f"{self.algo} on {data.name}", steps, before) as bar,
             logged(bar, self.out, self.log) as show,
         ):
@@ -188,13 +189,14 @@ class Evaluate:
             table.add_column(column, justify="right")
         for folder in folders or [self.run_directory]:
             policy = load_policy(folder)
-            found = evaluate(
-                policy,
-                self.env,
-                episodes=self.episodes,
-                seed=self.seed,
-                workers=self.workers,
-            )
+            with notes():
+                found = evaluate(
+                    policy,
+                    self.env,
+                    episodes=self.episodes,
+                    seed=self.seed,
+                    workers=self.workers,
+                )
             table.add_row(
                 f"{policy.algo} {folder.name}" if folders else policy.algo,
                 str(self.episodes),
