@@ -203,9 +203,11 @@ ERRORS = {
     "--out begun/config.json": "begun/config.json: expected a directory to write to",
     "--out new --steps 0": "steps: expected at least 1, got 0",
     "--out finished --k 2": "finished: holds a finished run; choose another directory",
-    "--out begun --k 3": "begun: holds another run: k is [2], not [3]; choose another",
-    "--out begun --k 2 --seeds 5": "begun: holds another run: seeds is [0], not [5]",
-    "--out begun --k 2 --batch-size 7": "begun: holds another run: options is",
+    "--out begun --k 3": "begun: holds another run: k is 2, not 3; choose another",
+    "--out begun --k 2 --seeds 5": "begun: holds another run: seeds is 0, not 5",
+    "--out begun --k 2 --batch-size 7": (
+        "begun: holds another run: options.batch_size is 256, not 7; choose another"
+    ),
 }
 
 
