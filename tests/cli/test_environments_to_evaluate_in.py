@@ -10,7 +10,7 @@ import pytest
 from manyhands import Trajectories, UserError, save, train
 from manyhands.errors import UserNote
 
-TINY = dict(steps=4, width=8, batch_size=8)
+TINY: Any = dict(steps=4, width=8, batch_size=8)
 WORDS = "--algo bc --steps 4 --width 8 --batch-size 8 --episodes 1".split()
 
 

@@ -68,6 +68,7 @@ def train(
     episodes: int = 20,
     evaluations: int = 0,
     workers: int | None = None,
+    scale_actions: bool = False,
     checkpoint_seconds: float = 60.0,
     progress: Progress = _silent,
     **changes: Any,
@@ -92,6 +93,8 @@ def train(
         episodes: of each evaluation; 0: never, nor at the end.
         evaluations: how many there are along the way, the first before any update.
         workers: processes for evaluations; as many as there are cores if None.
+        scale_actions: stretch actions from the data's bounds to the environment's,
+            where policies are evaluated.
         checkpoint_seconds: how much work an interruption may cost.
         progress: called with the updates done and what there is to show.
         changes: single options, see the algorithm's `Options`.
@@ -115,7 +118,7 @@ def train(
     settings = [Setting(one, e, given is not None) for one, e in zip(sets, envs)]
     options = asked.settled(learner, grid, settings)
     known = [one for one in envs if one is not None] if episodes else []
-    plays = bool(known) and arenas.usable(sets, known, named=env is not None)
+    plays = bool(known) and arenas.usable(sets, known, env is not None, scale_actions)
     run = Run(out) if out is not None else None
     if run:
         config = {
@@ -129,7 +132,11 @@ def train(
             "env": envs[0] if single else envs,
         }
         run.check()
-        more = {"evaluations": [evaluations, episodes], "environment": environment()}
+        more = {
+            "evaluations": [evaluations, episodes],
+            "scale_actions": scale_actions,
+            "environment": environment(),
+        }
         # Where policies are played decides nothing else, until some have been.
         played = any("evaluation/return_mean" in row for row in run.metrics())
         same = [key for key in config if key != "env" or played]
@@ -169,7 +176,8 @@ def train(
     replicas, packed = _prepare(places, cases, dynamics)
     judge = None
     if plays:
-        judge = Judge(algo, [_seat(places[c.place]) for c in cases], episodes, workers)
+        seats = [_seat(places[case.place]) for case in cases]
+        judge = Judge(algo, seats, episodes, workers, scale_actions)
     try:
         watch = None
         if judge and evaluations:
@@ -186,6 +194,8 @@ def train(
         _policy(algo, places[case.place], case, replica, result, r, final[r])
         for r, (case, replica) in enumerate(zip(cases, replicas))
     ]
+    for policy in policies:
+        policy.summary["policy"]["scale_actions"] = scale_actions
     if run:
         write(run, policies)
     several = not single or many_seeds or many_options or many_ks

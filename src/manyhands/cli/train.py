@@ -45,6 +45,8 @@ class Train:
     """Of each evaluation; 0: never."""
     evaluations: int = 10
     """How many there are along the way, besides the one at the end."""
+    scale_actions: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Stretch actions from the data's bounds to the environment's in evaluations."""
     log: tuple[str, ...] = ()
     """Hand metrics on while they come: tensorboard, wandb, mlflow."""
     reading: Reading = field(default_factory=ReadOptions)
@@ -91,6 +93,7 @@ class Train:
                 env=self.env,
                 episodes=self.episodes if known else 0,
                 evaluations=self.evaluations if known and self.episodes else 0,
+                scale_actions=self.scale_actions,
                 progress=show,
                 **changes,
             )
@@ -175,6 +178,9 @@ class Evaluate:
     """The same seed gives the same episodes."""
     workers: int | None = None
     """Processes; by default as many as there are cores. Results do not depend on it."""
+    scale_actions: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Stretch actions from the data's bounds to the environment's; always where
+    `manyhands train` did."""
 
     def run(self) -> None:
         from manyhands.algos.evaluate import evaluate  # JAX: when needed
@@ -196,6 +202,7 @@ class Evaluate:
                     episodes=self.episodes,
                     seed=self.seed,
                     workers=self.workers,
+                    scale_actions=self.scale_actions or None,
                 )
             table.add_row(
                 f"{policy.algo} {folder.name}" if folders else policy.algo,
