@@ -62,11 +62,22 @@ def grid(
         if name in floats and isinstance(value, Sequence | np.ndarray)
     }
     rest = {name: value for name, value in changes.items() if name not in lists}
+    rest = _short_warm_up(learner, preset, rest) | rest
     options = [
         hyper.resolve(learner.presets, preset, rest | dict(zip(lists, values)))
         for values in itertools.product(*lists.values())
     ]
     return options, bool(lists)
+
+
+def _short_warm_up(
+    learner: Algorithm, preset: str, changes: dict[str, Any]
+) -> dict[str, Any]:
+    """Of few updates most must not be spent before the policy learns from Q."""
+    usual = hyper.resolve(learner.presets, preset, changes)
+    if "steps" not in changes or not hasattr(usual, "warm_up"):
+        return {}
+    return {"warm_up": min(usual.warm_up, int(usual.steps) // 5)}
 
 
 def settled(
