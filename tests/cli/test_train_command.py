@@ -71,6 +71,23 @@ def test_train_from_a_behavior_set(folder, cli):
     assert again.stderr.startswith("error: run: holds a finished run")
 
 
+def test_of_several_k_one_is_to_be_chosen(folder, cli):
+    data, words = folder / "data.npz", "--steps 40 --policy-width 16 --no-compare"
+    fit = ["--k", 2, 3, "--no-figures", *words.split()]
+    assert cli("fit", data, "--out", "sets", *fit).returncode == 0
+    train = "--out run --steps 5 --critic-width 16 --episodes 0".split()
+    done = cli("train", data, "--behavior", "sets", *train)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: behavior: expected one k, got 2; choose sets/replica-0 (k 2), "
+        "sets/replica-1 (k 3)\n"
+    )
+    assert not Path("run").exists()
+    done = cli("train", data, "--behavior", "sets/replica-1", *train)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(Path("run/config.json").read_text())["k"] == 3
+
+
 def test_options_are_those_of_the_algorithm(cli):
     assert "--beta" in cli("train", "--algo", "brac_v", "--help").stdout
     assert "--beta" not in cli("train", "--algo=bc", "--help").stdout

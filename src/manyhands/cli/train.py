@@ -54,8 +54,6 @@ class Train:
     def run(self) -> None:
         from manyhands.algos.registry import algorithm  # JAX: when needed
         from manyhands.algos.train import train
-        from manyhands.behavior.estimate import Behavior
-
         changes, learner = self.changes(), algorithm(self.algo)
         presets = learner.presets
         flat = {name: _first(value) for name, value in changes.items()}
@@ -65,7 +63,7 @@ class Train:
                 f"{self.out}: holds a finished run; choose another directory"
             )
         data = load(self.data, self.reading)
-        behavior = None if self.behavior is None else Behavior.load(self.behavior)
+        behavior = None if self.behavior is None else _behavior_set(self.behavior)
         known = self.env or data.env_id
         first = {"vq": "behaviors"}.get(learner.first or "", learner.first)
         stages = {
@@ -112,6 +110,20 @@ class Train:
             for name, value in given.items()
             if value is not None
         }
+
+
+def _behavior_set(folder: Path) -> Any:
+    """What `fit` found; of several seeds the best, but of several k the user's one."""
+    from manyhands.behavior.estimate import Behavior  # JAX: when needed
+
+    found, ks = Behavior.load(folder), []
+    if (folder / "summary.json").exists():
+        summary = Run(folder).read_json("summary.json")
+        ks = [replica["k"] for replica in summary.get("replicas", [])]
+    if len(set(ks)) > 1:
+        each = ", ".join(f"{folder / f'replica-{r}'} (k {k})" for r, k in enumerate(ks))
+        raise UserError(f"behavior: expected one k, got {len(set(ks))}; choose {each}")
+    return found
 
 
 def _first(value: Any) -> Any:
