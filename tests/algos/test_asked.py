@@ -2,8 +2,21 @@
 
 import pytest
 
+from manyhands import UserError, fit, make
 from manyhands.algos import asked
 from manyhands.algos.registry import ALGORITHMS
+
+
+def test_of_few_trajectories_no_more_behaviors_are_looked_for():
+    """Unless somebody asks for them."""
+    three, many = make("fork-2", 2000)[:3], make("fork-2", 2000)
+    learner = ALGORITHMS["lbrac_v"]
+    assert asked.ks_of(learner, [three], None, None) == ([3], False)
+    assert asked.ks_of(learner, [many], None, None) == ([10], False)
+    with pytest.raises(UserError, match="from 1 to the 3 trajectories, .*got 10"):
+        asked.ks_of(learner, [three], None, 10)
+    found = fit(three, steps=4, policy_width=8)
+    assert found.summary["behavior"]["k"] == 3
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,8 @@ def test_options_are_those_of_the_algorithm(cli):
     [
         (["--algo", "bcc"], "algo: expected one of bc, "),
         (["--algo", "bc", "--policy-rate", "-1"], "policy_rate: expected above 0"),
+        (["--algo", "iql", "--k", "3"], "k: expected none, for no behavior set is fi"),
+        (["--algo", "bc", "--seeds", "1", "1"], "seed: expected different ones, got 1"),
         (["--algo", "bc", "--preset", "x"], "preset: expected one of default, paper"),
         (["--behavior", "nowhere"], "nowhere/behavior.json: no such file"),
         (["--k", "2", "many"], "k: expected a number or auto, got many"),

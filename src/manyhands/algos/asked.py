@@ -14,7 +14,7 @@ from manyhands import hyper
 from manyhands.algos import arenas
 from manyhands.algos.algorithm import Algorithm, Setting
 from manyhands.behavior.estimate import Behavior
-from manyhands.behavior.fit import check_k
+from manyhands.behavior.fit import USUAL_K, check_different, check_k, listed, usual_k
 from manyhands.behavior.methods import METHODS
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
@@ -29,24 +29,28 @@ def seeds_of(seed: int | Sequence[int]) -> tuple[list[int], bool]:
             raise UserError(f"seed: expected a number from 0 to 2^31 - 1, got {number}")
     if not seeds:
         raise UserError("seed: expected at least one, got none")
+    check_different("seed", seeds)
     return seeds, several
 
 
 def ks_of(
     learner: Algorithm, sets: list[Trajectories], behavior: Any, k: Any
 ) -> tuple[list[int | str], bool]:
-    several = not isinstance(k, Integral | str)
+    several = not (k is None or isinstance(k, Integral | str))
+    fits = behavior is None and learner.first == "vq"
+    if k is None:
+        return [usual_k(sets) if fits else USUAL_K], several
     # NumPy's integers are as good as Python's.
     ks = [int(v) if isinstance(v, Integral) else v for v in (k if several else [k])]
+    if not fits:
+        raise UserError(
+            f"k: expected none, for no behavior set is fitted here, got {listed(ks)}"
+        )
     if not ks:
         raise UserError("k: expected at least one, got none")
-    if behavior is None and learner.first == "vq":
-        for data, value in itertools.product(sets, ks):
-            check_k(value, len(data))
-    elif len(ks) > 1:
-        raise UserError(
-            f"k: expected one, for no behavior set is fitted here, got {len(ks)}"
-        )
+    check_different("k", ks)
+    for data, value in itertools.product(sets, ks):
+        check_k(value, len(data))
     return ks, several
 
 

@@ -36,7 +36,7 @@ def train(  # pyright: ignore[reportOverlappingOverload]
     algo: str = ...,
     *,
     behavior: Behavior | None = ...,
-    k: int | str = ...,
+    k: int | str | None = ...,
     seed: int = ...,
     **options: Any,
 ) -> Policy: ...
@@ -59,7 +59,7 @@ def train(
     algo: str = "lbrac_v",
     *,
     behavior: Behavior | Sequence[Behavior] | None = None,
-    k: int | str | Sequence[int | str] = 10,
+    k: int | str | Sequence[int | str] | None = None,
     steps: int | None = None,
     seed: int | Sequence[int] = 0,
     preset: str = "default",
@@ -82,7 +82,8 @@ def train(
         behavior: a behavior set to start from, for algorithms that need one, or one per
             seed, or those that `fit` returns for these data sets, several k and these
             seeds; fitted first if None.
-        k: how many behaviors to look for then, or "auto". Likewise.
+        k: how many behaviors to look for then, or "auto". Likewise. If None: ten, or as
+            many as there are trajectories.
         steps: updates; the preset's number if None.
         seed: likewise; so do sequences of options that are floats. Every data set comes
             with every k, that with every option, and that with every seed, in this
@@ -250,9 +251,8 @@ def _first(
     else:
         changes = learner.first_changes(options)
         if learner.first in METHODS:
-            found = fit(
-                data, learner.first, k=ks, seed=seeds, out=out, **how, **changes
-            )
+            k = ks if learner.first == "vq" else None
+            found = fit(data, learner.first, k=k, seed=seeds, out=out, **how, **changes)
         else:
             found = train(
                 data, learner.first, seed=seeds, out=out, episodes=0, **how, **changes

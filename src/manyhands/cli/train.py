@@ -33,8 +33,9 @@ class Train:
     behavior: Path | None = None
     """A run of `manyhands fit` on this data to start from; else that comes first. For
     mopp: to plan with, instead of a model of its own."""
-    k: tuple[str, ...] = ("10",)
-    """How many behaviors to look for then, or auto; several train together."""
+    k: tuple[str, ...] = ()
+    """How many behaviors to look for then, or auto; several train together. Else 10,
+    or as many as there are trajectories."""
     seeds: tuple[int, ...] = (0,)
     """Several train together, and so do several values of an option."""
     preset: str = "default"
@@ -54,6 +55,7 @@ class Train:
     def run(self) -> None:
         from manyhands.algos.registry import algorithm  # JAX: when needed
         from manyhands.algos.train import train
+
         changes, learner = self.changes(), algorithm(self.algo)
         presets = learner.presets
         flat = {name: _first(value) for name, value in changes.items()}
@@ -84,7 +86,7 @@ class Train:
                 data,
                 self.algo,
                 behavior=behavior,
-                k=[number_or_auto(k) for k in self.k],
+                k=[number_or_auto(k) for k in self.k] or None,
                 seed=self.seeds,
                 preset=self.preset,
                 out=self.out,
