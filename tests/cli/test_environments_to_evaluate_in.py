@@ -84,3 +84,16 @@ def test_a_run_goes_on_elsewhere_until_policies_were_played(tmp_path):
     assert go_on(leap, 1) == leap
     with pytest.raises(UserError, match=f"another run: env is {leap}, not {fork};"):
         go_on(fork, 1)
+
+
+def test_what_is_to_be_known_is_said_once(cli):
+    """However many replicas it is true of."""
+    save(recorded("Pendulum-v1", 3, 1), "pendulum.npz")
+    words = ["--seeds", 0, 1, "--episodes", 0, *WORDS[:-2]]
+    done = cli("train", "pendulum.npz", "--out", "run", *words)
+    assert done.returncode == 0, done.stderr
+    assert "note: " not in done.stderr  # nothing is evaluated
+    done = cli("evaluate", "run", "--episodes", 1, "--workers", 1)
+    assert done.stderr.count("note: actions of the data are within -1 to 1") == 1
+    done = cli("evaluate", "run", "--episodes", 1, "--workers", 1, "--scale-actions")
+    assert "note: " not in done.stderr

@@ -119,6 +119,26 @@ def test_evaluate_refuses_what_does_not_fit(folder, cli):
     assert "expected one with 4 observations and 2 actions" in done.stderr
 
 
+def test_evaluate_says_what_a_run_without_a_policy_is(folder, cli):
+    Path("begun").mkdir()
+    config = (folder / "many" / "config.json").read_bytes()
+    Path("begun/config.json").write_bytes(config)
+    for run, message in (
+        ("begun", "this run is not finished; repeat its command to go on with it"),
+        (
+            folder / "set",
+            "expected a run of `manyhands train`, got one of `manyhands f",
+        ),
+        ("nowhere", "no such file; expected a run directory"),
+    ):
+        done = cli("evaluate", run)
+        assert done.returncode == 1
+        assert message in done.stderr
+        assert done.stderr.count("\n") == 1
+    done = cli("evaluate", folder / "many" / "replica-0", "--seed", "-1")
+    assert done.stderr == "error: seed: expected at least 0, got -1\n"
+
+
 def test_a_killed_run_goes_on_to_the_same_bits(folder, tmp_path):
     """A real process, killed at random moments until it happens to finish."""
     program = (

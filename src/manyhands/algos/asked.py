@@ -41,7 +41,8 @@ def ks_of(
     if k is None:
         return [usual_k(sets) if fits else USUAL_K], several
     # NumPy's integers are as good as Python's.
-    ks = [int(v) if isinstance(v, Integral) else v for v in (k if several else [k])]
+    given: Any = k if several else [k]
+    ks = [int(value) if isinstance(value, Integral) else value for value in given]
     if not fits:
         raise UserError(
             f"k: expected none, for no behavior set is fitted here, got {listed(ks)}"

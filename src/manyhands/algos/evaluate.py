@@ -64,6 +64,8 @@ def evaluate(
         env = arenas.today(policy.env_id)
     if env is None:
         raise UserError("env: expected an environment's id, got none, nor has the data")
+    if seed < 0:
+        raise UserError(f"seed: expected at least 0, got {seed}")
     if behaviors is None:
         behaviors = policy.summary.get("behaviors")
     if scale_actions is None:

@@ -29,14 +29,16 @@ err = Console(stderr=True, highlight=False, markup=False)
 
 @contextmanager
 def notes() -> Iterator[None]:
-    """Print notes as one line each; what else is warned of, as ever."""
-    usual = warnings.showwarning
+    """Print notes as one line each, and none twice; other warnings, as ever."""
+    usual, said = warnings.showwarning, set()
 
     def show(message, category, *where, **more) -> None:
-        if issubclass(category, UserNote):
-            err.print(Text.assemble(("note: ", "yellow"), str(message)), soft_wrap=True)
-        else:
+        text = str(message)
+        if not issubclass(category, UserNote):
             usual(message, category, *where, **more)
+        elif text not in said:
+            said.add(text)
+            err.print(Text.assemble(("note: ", "yellow"), text), soft_wrap=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserNote)

@@ -200,6 +200,7 @@ class Evaluate:
         from manyhands.algos.evaluate import evaluate  # JAX: when needed
         from manyhands.algos.policy import load_policy
 
+        _expect_policies(self.run_directory)
         folders = sorted(
             self.run_directory.glob("replica-*"),
             key=lambda path: int(path.name.rpartition("-")[2]),
@@ -207,9 +208,9 @@ class Evaluate:
         table = Table(title=f"{self.run_directory}", title_justify="left")
         for column in ("policy", "episodes", "return", "normalised", "relative"):
             table.add_column(column, justify="right")
-        for folder in folders or [self.run_directory]:
-            policy = load_policy(folder)
-            with notes():
+        with notes():
+            for folder in folders or [self.run_directory]:
+                policy = load_policy(folder)
                 found = evaluate(
                     policy,
                     self.env,
@@ -218,11 +219,27 @@ class Evaluate:
                     workers=self.workers,
                     scale_actions=self.scale_actions or None,
                 )
-            table.add_row(
-                f"{policy.algo} {folder.name}" if folders else policy.algo,
-                str(self.episodes),
-                f"{found.returns.mean():.2f} ± {found.returns.std():.2f}",
-                "" if found.normalized is None else f"{found.normalized:.1f}",
-                "" if found.relative is None else f"{found.relative:.3f}",
-            )
+                table.add_row(
+                    f"{policy.algo} {folder.name}" if folders else policy.algo,
+                    str(self.episodes),
+                    f"{found.returns.mean():.2f} ± {found.returns.std():.2f}",
+                    "" if found.normalized is None else f"{found.normalized:.1f}",
+                    "" if found.relative is None else f"{found.relative:.3f}",
+                )
         out.print(table)
+
+
+def _expect_policies(folder: Path) -> None:
+    """Say what a run without a policy is."""
+    if (folder / "policy.json").exists():
+        return
+    begun = (folder / "config.json").exists()
+    config = Run(folder).read_json("config.json") if begun else {}
+    if "method" in config or (folder / "behavior.json").exists():
+        raise UserError(
+            f"{folder}: expected a run of `manyhands train`, got one of `manyhands fit`"
+        )
+    if "algo" in config:
+        raise UserError(
+            f"{folder}: this run is not finished; repeat its command to go on with it"
+        )
