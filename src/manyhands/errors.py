@@ -1,6 +1,7 @@
-"""The one exception users see: a complete sentence about what to change."""
+"""The one exception users see: a complete sentence about what to change; and notes."""
 
 import importlib
+import warnings
 from types import ModuleType
 
 
@@ -10,6 +11,14 @@ class UserError(ValueError):
     The command line prints it as one line, like what the system refuses (OSError);
     everything else is a defect of ours and keeps its traceback.
     """
+
+
+class UserNote(UserWarning):
+    """What the user should know although the work goes on; one line, like an error."""
+
+
+def note(message: str) -> None:
+    warnings.warn(message, UserNote, stacklevel=3)
 
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:

@@ -20,7 +20,7 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +79,10 @@ class Run:
         if (self.path / "config.json").exists():
             begun = self.read_json("config.json")
             for key in same:
-                if begun.get(key) != config[key]:
+                for where, was, now in _differences(key, begun.get(key), config[key]):
                     raise UserError(
-                        f"{self.path}: holds another run: {key} is {begun.get(key)}, "
-                        f"not {config[key]}; choose another directory"
+                        f"{self.path}: holds another run: {where} is {was}, not {now}; "
+                        "choose another directory"
                     )
         self._sweep()
         self.write_json("config.json", config)
@@ -197,6 +197,18 @@ class Run:
 
     def remove_checkpoint(self) -> None:
         shutil.rmtree(self.checkpoint.parent, ignore_errors=True)
+
+
+def _differences(where: str, was: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
+    """What differs between two values of JSON: its place, and both."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        for key in was | now:
+            yield from _differences(f"{where}.{key}", was.get(key), now.get(key))
+    elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
+        for n, pair in enumerate(zip(was, now)):
+            yield from _differences(f"{where}[{n}]" if len(was) > 1 else where, *pair)
+    elif was != now:
+        yield where, was, now
 
 
 def mean_and_std(rows: list[dict[str, Any]]) -> tuple[dict, dict]:

@@ -264,10 +264,13 @@ def test_what_does_not_fit_is_refused(two_arms, arms, tmp_path):
         train(two_arms, k=[2, 0], episodes=0, out=out)
     with pytest.raises(UserError, match="k: expected at least one, got none"):
         train(two_arms, k=[], episodes=0, out=out)
-    with pytest.raises(UserError, match="k: expected one, for no behavior set is fit"):
-        train(two_arms, "bc", k=[1, 2], episodes=0, out=out)
-    with pytest.raises(UserError, match="k: expected one, for no behavior set is fit"):
+    with pytest.raises(UserError, match="k: expected none, for no behavior .*got 2"):
+        train(two_arms, "bc", k=2, episodes=0, out=out)
+    with pytest.raises(UserError, match="k: expected none, .*here, got 1, 2"):
         train(two_arms, behavior=arms, k=[1, 2], episodes=0, out=out)
+    for name, twice in (("k", dict(k=[2, 3, 2])), ("seed", dict(seed=[2, 2]))):
+        with pytest.raises(UserError, match=f"{name}: expected different ones, got 2"):
+            train(two_arms, episodes=0, out=out, **twice)
     with pytest.raises(UserError, match="episodes: expected at least 0, got -1"):
         train(two_arms, episodes=-1, out=out)
     assert not out.exists()

@@ -83,6 +83,7 @@ def test_there_is_no_page_for_several_data_sets(fitted):
 def test_policies_are_what_they_would_be_alone(sets, tmp_path):
     """And so is what they fit first."""
     how = POLICY | dict(behavior_steps=12, width=16, samples=2, episodes=2, workers=1)
+    how |= dict(scale_actions=True)
     together = train(sets, "brac_v", seed=[3, 4], evaluations=1, out=tmp_path, **how)
     assert len(together) == 4
     alone: Any = train(sets[1], "brac_v", seed=4, **how)

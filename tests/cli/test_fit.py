@@ -196,6 +196,9 @@ ERRORS = {
     "--out new --k 0": "k: expected a number from 1 to the",
     "--out new --k 9999": "k: expected a number from 1 to the",
     "--out new --k two": "k: expected a number or auto, got two",
+    "--out new --k 2 2": "k: expected different ones, got 2 twice",
+    "--out new --seeds 1 1": "seed: expected different ones, got 1 twice",
+    "--out new --method gaussian --k 5": "k: expected none, gaussian is one behavior",
     "--out new --preset best": "preset: expected one of default, paper, large, got",
     "--out new --method magic": "method: expected one of vq, gaussian, vae, mixture",
     "--out new --holdout 1.5": "holdout: expected between 0 and 1, got 1.5",
@@ -203,9 +206,11 @@ ERRORS = {
     "--out begun/config.json": "begun/config.json: expected a directory to write to",
     "--out new --steps 0": "steps: expected at least 1, got 0",
     "--out finished --k 2": "finished: holds a finished run; choose another directory",
-    "--out begun --k 3": "begun: holds another run: k is [2], not [3]; choose another",
-    "--out begun --k 2 --seeds 5": "begun: holds another run: seeds is [0], not [5]",
-    "--out begun --k 2 --batch-size 7": "begun: holds another run: options is",
+    "--out begun --k 3": "begun: holds another run: k is 2, not 3; choose another",
+    "--out begun --k 2 --seeds 5": "begun: holds another run: seeds is 0, not 5",
+    "--out begun --k 2 --batch-size 7": (
+        "begun: holds another run: options.batch_size is 256, not 7; choose another"
+    ),
 }
 
 

@@ -77,6 +77,23 @@ def test_train_from_a_behavior_set(folder, cli):
     assert again.stderr.startswith("error: run: holds a finished run")
 
 
+def test_of_several_k_one_is_to_be_chosen(folder, cli):
+    data, words = folder / "data.npz", "--steps 40 --policy-width 16 --no-compare"
+    fit = ["--k", 2, 3, "--no-figures", *words.split()]
+    assert cli("fit", data, "--out", "sets", *fit).returncode == 0
+    train = "--out run --steps 5 --critic-width 16 --episodes 0".split()
+    done = cli("train", data, "--behavior", "sets", *train)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: behavior: expected one k, got 2; choose sets/replica-0 (k 2), "
+        "sets/replica-1 (k 3)\n"
+    )
+    assert not Path("run").exists()
+    done = cli("train", data, "--behavior", "sets/replica-1", *train)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(Path("run/config.json").read_text())["k"] == 3
+
+
 def test_options_are_those_of_the_algorithm(cli):
     assert "--beta" in cli("train", "--algo", "brac_v", "--help").stdout
     assert "--beta" not in cli("train", "--algo=bc", "--help").stdout
@@ -87,6 +104,8 @@ def test_options_are_those_of_the_algorithm(cli):
     [
         (["--algo", "bcc"], "algo: expected one of bc, "),
         (["--algo", "bc", "--policy-rate", "-1"], "policy_rate: expected above 0"),
+        (["--algo", "iql", "--k", "3"], "k: expected none, for no behavior set is fi"),
+        (["--algo", "bc", "--seeds", "1", "1"], "seed: expected different ones, got 1"),
         (["--algo", "bc", "--preset", "x"], "preset: expected one of default, paper"),
         (["--behavior", "nowhere"], "nowhere/behavior.json: no such file"),
         (["--k", "2", "many"], "k: expected a number or auto, got many"),
@@ -104,6 +123,26 @@ def test_evaluate_refuses_what_does_not_fit(folder, cli):
     done = cli("evaluate", folder / "many" / "replica-0", "--env", "Pendulum-v1")
     assert done.returncode == 1
     assert "expected one with 4 observations and 2 actions" in done.stderr
+
+
+def test_evaluate_says_what_a_run_without_a_policy_is(folder, cli):
+    Path("begun").mkdir()
+    config = (folder / "many" / "config.json").read_bytes()
+    Path("begun/config.json").write_bytes(config)
+    for run, message in (
+        ("begun", "this run is not finished; repeat its command to go on with it"),
+        (
+            folder / "set",
+            "expected a run of `manyhands train`, got one of `manyhands f",
+        ),
+        ("nowhere", "no such file; expected a run directory"),
+    ):
+        done = cli("evaluate", run)
+        assert done.returncode == 1
+        assert message in done.stderr
+        assert done.stderr.count("\n") == 1
+    done = cli("evaluate", folder / "many" / "replica-0", "--seed", "-1")
+    assert done.stderr == "error: seed: expected at least 0, got -1\n"
 
 
 def test_a_killed_run_goes_on_to_the_same_bits(folder, tmp_path):

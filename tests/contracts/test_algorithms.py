@@ -16,7 +16,7 @@ STEPS = 24
 
 
 def small(algo: str) -> dict[str, int]:
-    """Options that make a learner tiny, of those that it has."""
+    """Options that make a learner tiny, of those that it has, and few behaviors."""
     wanted = dict(steps=STEPS, behavior_steps=20, batch_size=32, warm_up=5, samples=2)
     wanted |= dict(model_steps=30, model_batch=16, members=3, elites=2, rollouts=8)
     wanted |= dict(trajectories=8, proposals=2, kept=20)
@@ -24,6 +24,7 @@ def small(algo: str) -> dict[str, int]:
     names = {option.name for option in options}
     chosen = {name: value for name, value in wanted.items() if name in names}
     widths = {name: 16 for name in names if name.endswith("width")}
+    chosen |= {"k": 2} if ALGORITHMS[algo].first == "vq" else {}
     return chosen | widths | ({"steps": 0} if algo == "clone" else {})
 
 
@@ -41,14 +42,14 @@ def algo(request) -> str:
 def run(data, algo, tmp_path_factory) -> tuple[Policy, Run]:
     folder = tmp_path_factory.mktemp(algo)
     policy = train(
-        data, algo, k=2, out=folder, episodes=2, evaluations=2, workers=1, **small(algo)
+        data, algo, out=folder, episodes=2, evaluations=2, workers=1, **small(algo)
     )
     assert isinstance(policy, Policy)
     return policy, Run(folder)
 
 
 def learn(data, algo, **changes) -> Any:
-    return train(data, algo, episodes=0, **{"k": 2} | small(algo) | changes)
+    return train(data, algo, episodes=0, **small(algo) | changes)
 
 
 def assert_same_bits(one: Policy, other: Policy) -> None:
@@ -141,7 +142,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(run, data, algo, tmp_path):
         if step == STEPS // 2 and (tmp_path / "metrics.jsonl").exists():
             raise KeyboardInterrupt
 
-    how = dict(k=2, out=tmp_path, evaluations=2, workers=1, checkpoint_seconds=0.0)
+    how = dict(out=tmp_path, evaluations=2, workers=1, checkpoint_seconds=0.0)
     how |= small(algo)
     with pytest.raises(KeyboardInterrupt):
         train(data, algo, progress=stop, episodes=2, **how)

@@ -11,9 +11,10 @@ import jax
 import numpy as np
 
 from manyhands import hyper
+from manyhands.algos import arenas
 from manyhands.algos.algorithm import Algorithm, Setting
 from manyhands.behavior.estimate import Behavior
-from manyhands.behavior.fit import check_k
+from manyhands.behavior.fit import USUAL_K, check_different, check_k, listed, usual_k
 from manyhands.behavior.methods import METHODS
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
@@ -28,24 +29,29 @@ def seeds_of(seed: int | Sequence[int]) -> tuple[list[int], bool]:
             raise UserError(f"seed: expected a number from 0 to 2^31 - 1, got {number}")
     if not seeds:
         raise UserError("seed: expected at least one, got none")
+    check_different("seed", seeds)
     return seeds, several
 
 
 def ks_of(
     learner: Algorithm, sets: list[Trajectories], behavior: Any, k: Any
 ) -> tuple[list[int | str], bool]:
-    several = not isinstance(k, Integral | str)
+    several = not (k is None or isinstance(k, Integral | str))
+    fits = behavior is None and learner.first == "vq"
+    if k is None:
+        return [usual_k(sets) if fits else USUAL_K], several
     # NumPy's integers are as good as Python's.
-    ks = [int(v) if isinstance(v, Integral) else v for v in (k if several else [k])]
+    given: Any = k if several else [k]
+    ks = [int(value) if isinstance(value, Integral) else value for value in given]
+    if not fits:
+        raise UserError(
+            f"k: expected none, for no behavior set is fitted here, got {listed(ks)}"
+        )
     if not ks:
         raise UserError("k: expected at least one, got none")
-    if behavior is None and learner.first == "vq":
-        for data, value in itertools.product(sets, ks):
-            check_k(value, len(data))
-    elif len(ks) > 1:
-        raise UserError(
-            f"k: expected one, for no behavior set is fitted here, got {len(ks)}"
-        )
+    check_different("k", ks)
+    for data, value in itertools.product(sets, ks):
+        check_k(value, len(data))
     return ks, several
 
 
@@ -61,11 +67,22 @@ def grid(
         if name in floats and isinstance(value, Sequence | np.ndarray)
     }
     rest = {name: value for name, value in changes.items() if name not in lists}
+    rest = _short_warm_up(learner, preset, rest) | rest
     options = [
         hyper.resolve(learner.presets, preset, rest | dict(zip(lists, values)))
         for values in itertools.product(*lists.values())
     ]
     return options, bool(lists)
+
+
+def _short_warm_up(
+    learner: Algorithm, preset: str, changes: dict[str, Any]
+) -> dict[str, Any]:
+    """Of few updates most must not be spent before the policy learns from Q."""
+    usual = hyper.resolve(learner.presets, preset, changes)
+    if "steps" not in changes or not hasattr(usual, "warm_up"):
+        return {}
+    return {"warm_up": min(usual.warm_up, int(usual.steps) // 5)}
 
 
 def settled(
@@ -152,6 +169,8 @@ def envs_of(
         wrong = min(evaluations, episodes)
         raise UserError(f"evaluations, episodes: expected at least 0, got {wrong}")
     envs = [env or one.env_id for one in sets]
+    if env is None and episodes:
+        envs = [one and arenas.today(one) for one in envs]
     if None in envs and (evaluations or (episodes and any(envs))):
         raise UserError("env: expected an environment's id to evaluate in, got none")
     return envs

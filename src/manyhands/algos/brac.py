@@ -54,7 +54,10 @@ class Options(Common):
         2.5, "Weight of Q in the policy's loss, where it is divided.", NOT_NEGATIVE
     )
     warm_up: int = option(
-        20_000, "Updates of the policy by the divergence alone.", WHOLE
+        20_000,
+        "Updates of the policy by the divergence alone; by default at most a fifth of "
+        "the steps given.",
+        WHOLE,
     )
     policy_rate: float = option(1e-4, "Learning rate of the policy.", POSITIVE)
     critic_rate: float = option(3e-4, "Learning rate of the Q-functions.", POSITIVE)

@@ -64,7 +64,12 @@ class Options(Common):
         False, "Learn a factor of the weight that holds the term at `threshold`."
     )
     threshold: float = option(10.0, "Where w C is held with `lagrange`: tau.", Range())
-    warm_up: int = option(10_000, "Updates of the policy that clone the data.", WHOLE)
+    warm_up: int = option(
+        10_000,
+        "Updates of the policy that clone the data; by default at most a fifth of the "
+        "steps given.",
+        WHOLE,
+    )
     policy_rate: float = option(1e-4, "Learning rate of policy and alpha.", POSITIVE)
     critic_rate: float = option(3e-4, "Learning rate of the Q-functions.", POSITIVE)
     target_rate: float = option(0.005, "How fast target Q-functions follow.", SHARE)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from manyhands.algos import arenas
 from manyhands.algos.policy import Policy
 from manyhands.algos.registry import algorithm
 from manyhands.behavior.problem import Scaling
@@ -46,6 +47,7 @@ def evaluate(
     seed: int = 0,
     behaviors: float | None = None,
     workers: int | None = None,
+    scale_actions: bool | None = None,
 ) -> Evaluation:
     """Play whole episodes.
 
@@ -55,14 +57,23 @@ def evaluate(
         behaviors: the mean normalised score of the policies that made the data, which
             relative returns are in units of; from training, if None.
         workers: processes; as many as there are cores if None.
+        scale_actions: stretch actions from the data's bounds to the environment's; as
+            in training, if None.
     """
-    env = env or policy.env_id
+    if env is None and policy.env_id is not None:
+        env = arenas.today(policy.env_id)
     if env is None:
         raise UserError("env: expected an environment's id, got none, nor has the data")
+    if seed < 0:
+        raise UserError(f"seed: expected at least 0, got {seed}")
     if behaviors is None:
         behaviors = policy.summary.get("behaviors")
-    body = Body(policy.box, policy.scaling)
-    with Players(policy.algo, [body], env, episodes, workers) as players:
+    if scale_actions is None:
+        scale_actions = bool(policy.summary.get("policy", {}).get("scale_actions"))
+    body, low, high = Body(policy.box, policy.scaling), *map(np.asarray, policy.box)
+    how = env, episodes, workers, scale_actions
+    with Players(policy.algo, [body], *how) as players:
+        arenas.check_actions(env, players.space, low, high, scale_actions)
         models = jax.tree.map(lambda leaf: leaf[None], policy.model)
         returns = players.returns(models, seed)[0]
     return worth(returns, env, behaviors)
@@ -115,6 +126,7 @@ class Players(AbstractContextManager):
         env: str,
         episodes: int,
         workers: int | None = None,
+        scale_actions: bool = False,
     ):
         if episodes < 1:
             raise UserError(f"episodes: expected at least 1, got {episodes}")
@@ -123,20 +135,19 @@ class Players(AbstractContextManager):
         self.place = jax.devices()[0] if on_device else _cpu()
         self.bodies = jax.tree.map(lambda *leaves: np.stack(leaves), *bodies)
         self.together = max(1, min(len(bodies), MOST_SLOTS // episodes))
+        self.scale_actions = scale_actions
         self.pool = Pool([env] * (self.together * episodes), workers)
+        self.space = self.pool.spaces[0]
         self._check(env)
         self._act = jax.jit(jax.vmap(_seeded(algo)))
 
     def _check(self, env: str) -> None:
-        space, bodies = self.pool.spaces[0], self.bodies
-        found = space.states, space.actions
-        expected = bodies.scaling.center.shape[-1], bodies.box.low.shape[-1]
-        if found != expected:
+        sizes = self.bodies.scaling.center.shape[-1], self.bodies.box.low.shape[-1]
+        try:
+            arenas.check_sizes(env, self.space, *sizes)
+        except UserError:
             self.pool.close()
-            raise UserError(
-                f"env: expected one with {expected[0]} observations and {expected[1]} "
-                f"actions, as in the data; {env} has {found[0]} and {found[1]}"
-            )
+            raise
 
     def returns(self, models: Pytree, seed: int = 0) -> np.ndarray:
         """[policy, episode], of models stacked along a leading axis."""
@@ -162,6 +173,8 @@ class Players(AbstractContextManager):
             # wait there for their turn.
             labels = (x.reshape(shape).astype(np.uint32) for x in (seeds, times))
             actions = self._act(models, box, rows, *labels)
+            if self.scale_actions:
+                actions = arenas.stretched(np.asarray(actions), bodies.box, self.space)
             actions = np.asarray(actions).reshape(len(observations), -1)
             return actions, np.full(len(observations), np.nan)
 
@@ -189,14 +202,20 @@ class Judge:
     """Evaluates policies that train together, each in its environment."""
 
     def __init__(
-        self, algo: str, seats: list[Seat], episodes: int, workers: int | None
+        self,
+        algo: str,
+        seats: list[Seat],
+        episodes: int,
+        workers: int | None,
+        scale_actions: bool,
     ):
         self.seats = seats
         self.players: dict[str, Players] = {}
         with ExitStack() as opened:  # closed again if one of them fails
             for env in dict.fromkeys(seat.env for seat in seats):
                 bodies = [seat.body for seat in seats if seat.env == env]
-                players = Players(algo, bodies, env, episodes, workers)
+                how = env, episodes, workers, scale_actions
+                players = Players(algo, bodies, *how)
                 self.players[env] = opened.enter_context(players)
             self.closing = opened.pop_all()
 

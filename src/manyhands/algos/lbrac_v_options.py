@@ -35,7 +35,8 @@ class Options(Common):
     critic_width: int = option(300, "Hidden units of the Q-functions.", COUNT)
     warm_up: int = option(
         10_000,
-        "Updates of the Q-functions alone, while pi is still the best behavior.",
+        "Updates of the Q-functions alone, while pi is still the best behavior; by "
+        "default at most a fifth of the steps given.",
         WHOLE,
     )
     beta: float = option(1.0, "Weight of the divergence.", NOT_NEGATIVE)

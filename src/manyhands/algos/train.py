@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from manyhands import hyper
-from manyhands.algos import asked, lbrac_v, starting_sets
+from manyhands.algos import arenas, asked, lbrac_v, starting_sets
 from manyhands.algos.algorithm import Algorithm, Given, Setting, Stage
 from manyhands.algos.evaluate import Body, Evaluation, Judge, Seat, behaviors_score
 from manyhands.algos.policy import Policy, load_policy
@@ -37,7 +37,7 @@ def train(  # pyright: ignore[reportOverlappingOverload]
     algo: str = ...,
     *,
     behavior: Behavior | None = ...,
-    k: int | str = ...,
+    k: int | str | None = ...,
     seed: int = ...,
     **options: Any,
 ) -> Policy: ...
@@ -60,7 +60,7 @@ def train(
     algo: str = "lbrac_v",
     *,
     behavior: Behavior | Sequence[Behavior] | None = None,
-    k: int | str | Sequence[int | str] = 10,
+    k: int | str | Sequence[int | str] | None = None,
     steps: int | None = None,
     seed: int | Sequence[int] = 0,
     preset: str = "default",
@@ -69,6 +69,7 @@ def train(
     episodes: int = 20,
     evaluations: int = 0,
     workers: int | None = None,
+    scale_actions: bool = False,
     checkpoint_seconds: float = 60.0,
     progress: Progress = _silent,
     **changes: Any,
@@ -82,7 +83,8 @@ def train(
         behavior: a behavior set to start from, for algorithms that need one, or one per
             seed, or those that `fit` returns for these data sets, several k and these
             seeds; fitted first if None.
-        k: how many behaviors to look for then, or "auto". Likewise.
+        k: how many behaviors to look for then, or "auto". Likewise. If None: ten, or as
+            many as there are trajectories.
         steps: updates; the preset's number if None.
         seed: likewise; so do sequences of options that are floats. Every data set comes
             with every k, that with every option, and that with every seed, in this
@@ -93,6 +95,8 @@ def train(
         episodes: of each evaluation; 0: never, nor at the end.
         evaluations: how many there are along the way, the first before any update.
         workers: processes for evaluations; as many as there are cores if None.
+        scale_actions: stretch actions from the data's bounds to the environment's,
+            where policies are evaluated.
         checkpoint_seconds: how much work an interruption may cost.
         progress: called with the updates done and what there is to show.
         changes: single options, see the algorithm's `Options`.
@@ -115,6 +119,8 @@ def train(
         many_ks = many_ks or not isinstance(behavior, Behavior)
     settings = [Setting(one, e, given is not None) for one, e in zip(sets, envs)]
     options = asked.settled(learner, grid, settings)
+    known = [one for one in envs if one is not None] if episodes else []
+    plays = bool(known) and arenas.usable(sets, known, env is not None, scale_actions)
     run = Run(out) if out is not None else None
     if run:
         config = {
@@ -128,8 +134,15 @@ def train(
             "env": envs[0] if single else envs,
         }
         run.check()
-        more = {"evaluations": [evaluations, episodes], "environment": environment()}
-        run.begin(config | more, same=tuple(config))
+        more = {
+            "evaluations": [evaluations, episodes],
+            "scale_actions": scale_actions,
+            "environment": environment(),
+        }
+        # Where policies are played decides nothing else, until some have been.
+        played = any("evaluation/return_mean" in row for row in run.metrics())
+        same = [key for key in config if key != "env" or played]
+        run.begin(config | more, same)
     first = given or _first(
         learner,
         data,
@@ -164,8 +177,9 @@ def train(
         dynamics = learner.before(stage)
     replicas, packed = _prepare(places, cases, dynamics)
     judge = None
-    if episodes and envs[0]:
-        judge = Judge(algo, [_seat(places[c.place]) for c in cases], episodes, workers)
+    if plays:
+        seats = [_seat(places[case.place]) for case in cases]
+        judge = Judge(algo, seats, episodes, workers, scale_actions)
     try:
         watch = None
         if judge and evaluations:
@@ -182,6 +196,8 @@ def train(
         _policy(algo, places[case.place], case, replica, result, r, final[r])
         for r, (case, replica) in enumerate(zip(cases, replicas))
     ]
+    for policy in policies:
+        policy.summary["policy"]["scale_actions"] = scale_actions
     if run:
         write(run, policies)
     several = not single or many_seeds or many_options or many_ks
@@ -236,9 +252,8 @@ def _first(
     else:
         changes = learner.first_changes(options)
         if learner.first in METHODS:
-            found = fit(
-                data, learner.first, k=ks, seed=seeds, out=out, **how, **changes
-            )
+            k = ks if learner.first == "vq" else None
+            found = fit(data, learner.first, k=k, seed=seeds, out=out, **how, **changes)
         else:
             found = train(
                 data, learner.first, seed=seeds, out=out, episodes=0, **how, **changes

@@ -21,6 +21,8 @@ from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
 from manyhands.runs import Run, environment, mean_and_std
 
+USUAL_K = 10
+
 
 def _silent(done: int, shown: dict[str, float]) -> None:
     """The default: nobody is watching."""
@@ -31,7 +33,7 @@ def fit(  # pyright: ignore[reportOverlappingOverload]
     data: Trajectories,
     method: str = ...,
     *,
-    k: int | str = ...,
+    k: int | str | None = ...,
     seed: int = ...,
     **options: Any,
 ) -> Behavior: ...
@@ -52,7 +54,7 @@ def fit(
     data: Trajectories | Sequence[Trajectories],
     method: str = "vq",
     *,
-    k: int | str | Sequence[int | str] = 10,
+    k: int | str | Sequence[int | str] | None = None,
     steps: int | None = None,
     seed: int | Sequence[int] = 0,
     preset: str = "default",
@@ -68,7 +70,8 @@ def fit(
         data: what was logged. A sequence of data sets of the same sizes trains one
             replica each.
         method: `vq` (a set of behaviors), `gaussian` (one policy), `vae`.
-        k: how many behaviors there are at most, or "auto". Likewise.
+        k: how many behaviors there are at most, or "auto". Likewise. If None: ten, or
+            as many as there are trajectories. Only for `vq`.
         steps: updates; the preset's number if None, which for `default` depends on how
             much data there is (in the largest of several sets).
         seed: likewise. All replicas train in one program: every data set comes with
@@ -90,7 +93,10 @@ def fit(
         changes["steps"] = steps
     sets = as_list(data)
     options = resolve(preset, changes, max(one.transitions for one in sets))
-    ks, seeds = _replicas(k if method == "vq" else 1, seed)
+    usual = usual_k(sets) if method == "vq" else 1
+    ks, seeds = _replicas(usual if k is None else k, seed)
+    if method != "vq" and ks != [1]:
+        raise UserError(f"k: expected none, {method} is one behavior, got {listed(ks)}")
     for one, value in itertools.product(sets, ks):
         check_k(value, len(one))
     run = Run(out) if out is not None else None
@@ -166,7 +172,24 @@ def _replicas(k: Any, seed: Any) -> tuple[list, list[int]]:
             raise UserError(f"seed: expected a number from 0 to 2^31 - 1, got {number}")
     if not ks or not seeds:
         raise UserError("k, seed: expected at least one of each, got none")
+    check_different("k", ks)
+    check_different("seed", seeds)
     return ks, seeds
+
+
+def usual_k(sets: list[Trajectories]) -> int:
+    """Where nobody asked for a number."""
+    return min(USUAL_K, *(len(one) for one in sets))
+
+
+def listed(values: Sequence[Any]) -> str:
+    return ", ".join(map(str, values))
+
+
+def check_different(name: str, values: Sequence[Any]) -> None:
+    for value in values:
+        if values.count(value) > 1:
+            raise UserError(f"{name}: expected different ones, got {value} twice")
 
 
 def check_k(k: Any, trajectories: int) -> None:
@@ -178,7 +201,7 @@ def check_k(k: Any, trajectories: int) -> None:
 
 
 def _single(value: Any) -> bool:
-    return isinstance(value, Integral | str)
+    return value is None or isinstance(value, Integral | str)
 
 
 def _plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -15,6 +16,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Column
+from rich.text import Text
+
+from manyhands.errors import UserNote
 
 PATIENCE = 2.0  # seconds without a sign of life that a person should not have to bear
 
@@ -22,6 +26,25 @@ PATIENCE = 2.0  # seconds without a sign of life that a person should not have t
 # No markup: names and messages may hold brackets.
 out = Console(highlight=False, markup=False)
 err = Console(stderr=True, highlight=False, markup=False)
+
+
+@contextmanager
+def notes() -> Iterator[None]:
+    """Print notes as one line each, and none twice; other warnings, as ever."""
+    usual, said = warnings.showwarning, set()
+
+    def show(message, category, *where, **more) -> None:
+        text = str(message)
+        if not issubclass(category, UserNote):
+            usual(message, category, *where, **more)
+        elif text not in said:
+            said.add(text)
+            err.print(Text.assemble(("note: ", "yellow"), text), soft_wrap=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserNote)
+        warnings.showwarning = show
+        yield
 
 
 @contextmanager

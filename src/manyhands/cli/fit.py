@@ -28,8 +28,9 @@ class Fit:
     method: str = "vq"
     """vq: a set of behaviors. gaussian: one policy for all. mixture, vae: one each that
     may have several modes."""
-    k: tuple[str, ...] = ("10",)
-    """How many behaviors there are at most, or auto; several train together."""
+    k: tuple[str, ...] = ()
+    """How many behaviors there are at most, or auto; several train together. Else 10,
+    or as many as there are trajectories."""
     seeds: tuple[int, ...] = (0,)
     """Several train together."""
     preset: str = "default"
@@ -49,7 +50,7 @@ class Fit:
     def run(self) -> None:
         changes = {k: v for k, v in vars(self.options).items() if v is not None}
         resolve(self.preset, changes, 0)  # complain before any work is done
-        ks = [number_or_auto(k) for k in self.k]
+        ks = [number_or_auto(k) for k in self.k] or None
         if (self.out / "summary.json").exists():
             raise UserError(
                 f"{self.out}: holds a finished run; choose another directory"

@@ -8,7 +8,7 @@ import tyro
 from rich.table import Table
 
 from manyhands import hyper
-from manyhands.cli.console import out, training_progress
+from manyhands.cli.console import notes, out, training_progress
 from manyhands.cli.data import Reading, load, origin
 from manyhands.cli.fit import number_or_auto
 from manyhands.cli.metrics import logged
@@ -33,8 +33,9 @@ class Train:
     behavior: Path | None = None
     """A run of `manyhands fit` on this data to start from; else that comes first. For
     mopp: to plan with, instead of a model of its own."""
-    k: tuple[str, ...] = ("10",)
-    """How many behaviors to look for then, or auto; several train together."""
+    k: tuple[str, ...] = ()
+    """How many behaviors to look for then, or auto; several train together. Else 10,
+    or as many as there are trajectories."""
     seeds: tuple[int, ...] = (0,)
     """Several train together, and so do several values of an option."""
     preset: str = "default"
@@ -45,6 +46,8 @@ class Train:
     """Of each evaluation; 0: never."""
     evaluations: int = 10
     """How many there are along the way, besides the one at the end."""
+    scale_actions: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Stretch actions from the data's bounds to the environment's in evaluations."""
     log: tuple[str, ...] = ()
     """Hand metrics on while they come: tensorboard, wandb, mlflow."""
     reading: Reading = field(default_factory=ReadOptions)
@@ -52,7 +55,6 @@ class Train:
     def run(self) -> None:
         from manyhands.algos.registry import algorithm  # JAX: when needed
         from manyhands.algos.train import train
-        from manyhands.behavior.estimate import Behavior
 
         changes, learner = self.changes(), algorithm(self.algo)
         presets = learner.presets
@@ -63,7 +65,7 @@ class Train:
                 f"{self.out}: holds a finished run; choose another directory"
             )
         data = load(self.data, self.reading)
-        behavior = None if self.behavior is None else Behavior.load(self.behavior)
+        behavior = None if self.behavior is None else _behavior_set(self.behavior)
         known = self.env or data.env_id
         first = {"vq": "behaviors"}.get(learner.first or "", learner.first)
         stages = {
@@ -76,6 +78,7 @@ class Train:
             if name and not (self.out / place / "summary.json").exists()
         ]
         with (
+            notes(),
             training_progress(f"{self.algo} on {data.name}", steps, before) as bar,
             logged(bar, self.out, self.log) as show,
         ):
@@ -83,13 +86,14 @@ class Train:
                 data,
                 self.algo,
                 behavior=behavior,
-                k=[number_or_auto(k) for k in self.k],
+                k=[number_or_auto(k) for k in self.k] or None,
                 seed=self.seeds,
                 preset=self.preset,
                 out=self.out,
                 env=self.env,
                 episodes=self.episodes if known else 0,
                 evaluations=self.evaluations if known and self.episodes else 0,
+                scale_actions=self.scale_actions,
                 progress=show,
                 **changes,
             )
@@ -108,6 +112,20 @@ class Train:
             for name, value in given.items()
             if value is not None
         }
+
+
+def _behavior_set(folder: Path) -> Any:
+    """What `fit` found; of several seeds the best, but of several k the user's one."""
+    from manyhands.behavior.estimate import Behavior  # JAX: when needed
+
+    found, ks = Behavior.load(folder), []
+    if (folder / "summary.json").exists():
+        summary = Run(folder).read_json("summary.json")
+        ks = [replica["k"] for replica in summary.get("replicas", [])]
+    if len(set(ks)) > 1:
+        each = ", ".join(f"{folder / f'replica-{r}'} (k {k})" for r, k in enumerate(ks))
+        raise UserError(f"behavior: expected one k, got {len(set(ks))}; choose {each}")
+    return found
 
 
 def _first(value: Any) -> Any:
@@ -176,11 +194,15 @@ class Evaluate:
     """The same seed gives the same episodes."""
     workers: int | None = None
     """Processes; by default as many as there are cores. Results do not depend on it."""
+    scale_actions: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Stretch actions from the data's bounds to the environment's; always where
+    `manyhands train` did."""
 
     def run(self) -> None:
         from manyhands.algos.evaluate import evaluate  # JAX: when needed
         from manyhands.algos.policy import load_policy
 
+        _expect_policies(self.run_directory)
         folders = sorted(
             self.run_directory.glob("replica-*"),
             key=lambda path: int(path.name.rpartition("-")[2]),
@@ -192,20 +214,38 @@ class Evaluate:
         table.add_column("policy", justify="right", no_wrap=True)
         for column in (*differing[0], *names):
             table.add_column(column, justify="right")
-        for r, (policy, own) in enumerate(zip(policies, differing)):
-            found = evaluate(
-                policy,
-                self.env,
-                episodes=self.episodes,
-                seed=self.seed,
-                workers=self.workers,
-            )
-            table.add_row(
-                f"{policy.algo} {folders[r].name}" if folders else policy.algo,
-                *map(str, own.values()),
-                str(self.episodes),
-                f"{found.returns.mean():.2f} ± {found.returns.std():.2f}",
-                "" if found.normalized is None else f"{found.normalized:.1f}",
-                "" if found.relative is None else f"{found.relative:.3f}",
-            )
+        with notes():
+            for r, (policy, own) in enumerate(zip(policies, differing)):
+                found = evaluate(
+                    policy,
+                    self.env,
+                    episodes=self.episodes,
+                    seed=self.seed,
+                    workers=self.workers,
+                    scale_actions=self.scale_actions or None,
+                )
+                table.add_row(
+                    f"{policy.algo} {folders[r].name}" if folders else policy.algo,
+                    *map(str, own.values()),
+                    str(self.episodes),
+                    f"{found.returns.mean():.2f} ± {found.returns.std():.2f}",
+                    "" if found.normalized is None else f"{found.normalized:.1f}",
+                    "" if found.relative is None else f"{found.relative:.3f}",
+                )
         out.print(table)
+
+
+def _expect_policies(folder: Path) -> None:
+    """Say what a run without a policy is."""
+    if (folder / "policy.json").exists():
+        return
+    begun = (folder / "config.json").exists()
+    config = Run(folder).read_json("config.json") if begun else {}
+    if "method" in config or (folder / "behavior.json").exists():
+        raise UserError(
+            f"{folder}: expected a run of `manyhands train`, got one of `manyhands fit`"
+        )
+    if "algo" in config:
+        raise UserError(
+            f"{folder}: this run is not finished; repeat its command to go on with it"
+        )

@@ -47,10 +47,8 @@ def embeddings(
     W: np.ndarray, E: np.ndarray, codes: np.ndarray, data: Trajectories
 ) -> "Figure":
     """Trajectories by the first two principal components of W, with the codes E."""
-    pca = PCA(n_components=min(2, len(W)))
+    pca = PCA(n_components=2)
     places, centers = pca.fit_transform(W), pca.transform(E)
-    if places.shape[1] < 2:
-        places, centers = (np.pad(x, [(0, 0), (0, 1)]) for x in (places, centers))
     percentile = 100 * rankdata(data.returns) / len(data)
     panels: list[tuple[str, Any]] = [("return percentile", percentile), ("code", codes)]
     if data.sources is not None:

@@ -1,0 +1,43 @@
+"""What a call of `train` asks for."""
+
+import pytest
+
+from manyhands import UserError, fit, make
+from manyhands.algos import asked
+from manyhands.algos.registry import ALGORITHMS
+
+
+def test_of_few_trajectories_no_more_behaviors_are_looked_for():
+    """Unless somebody asks for them."""
+    three, many = make("fork-2", 2000)[:3], make("fork-2", 2000)
+    learner = ALGORITHMS["lbrac_v"]
+    assert asked.ks_of(learner, [three], None, None) == ([3], False)
+    assert asked.ks_of(learner, [many], None, None) == ([10], False)
+    with pytest.raises(UserError, match="from 1 to the 3 trajectories, .*got 10"):
+        asked.ks_of(learner, [three], None, 10)
+    found = fit(three, steps=4, policy_width=8)
+    assert found.summary["behavior"]["k"] == 3
+
+
+@pytest.mark.parametrize(
+    ("algo", "preset", "changes", "warm_up"),
+    [
+        ("lbrac_v", "default", {"steps": 500}, 100),
+        ("brac_v", "default", {"steps": 100_000}, 20_000),
+        ("cql", "default", {"steps": 500_000}, 10_000),
+        ("cql", "paper", {}, 40_000),
+        ("cql", "default", {"steps": 500, "warm_up": 500}, 500),
+    ],
+)
+def test_a_short_run_warms_up_for_a_fifth_of_it(algo, preset, changes, warm_up):
+    [options], several = asked.grid(ALGORITHMS[algo], preset, changes)
+    assert options.warm_up == warm_up
+    assert not several
+
+
+def test_presets_are_as_they_are_written():
+    for learner in ALGORITHMS.values():
+        for name, preset in learner.presets.items():
+            assert asked.grid(learner, name, {}) == ([preset], False)
+            at_full_length = {"steps": preset.steps}
+            assert asked.grid(learner, name, at_full_length) == ([preset], False)
