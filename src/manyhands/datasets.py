@@ -9,7 +9,7 @@ from typing import Any
 from manyhands.data import formats
 from manyhands.data.formats import ReadOptions
 from manyhands.data.trajectories import Trajectories
-from manyhands.errors import UserError
+from manyhands.errors import UserError, check_seed
 from manyhands.zoo.tasks import data_sets
 
 Progress = Callable[[int], None]  # told how many transitions are there
@@ -65,8 +65,7 @@ def make(
     size = maker.sizes[name] if transitions is None else transitions
     if size < 1:
         raise UserError(f"transitions: expected at least 1, got {size}")
-    if not 0 <= seed < 2**31:
-        raise UserError(f"seed: expected a number from 0 to 2^31 - 1, got {seed}")
+    check_seed(seed)
     return importlib.import_module(maker.module).make(name, size, seed, progress, takes)
 
 

@@ -3,6 +3,7 @@
 import importlib
 import warnings
 from types import ModuleType
+from typing import Any
 
 
 class UserError(ValueError):
@@ -19,6 +20,11 @@ class UserNote(UserWarning):
 
 def note(message: str) -> None:
     warnings.warn(message, UserNote, stacklevel=3)
+
+
+def check_seed(seed: Any) -> None:
+    if not (isinstance(seed, int) and 0 <= seed < 2**31):
+        raise UserError(f"seed: expected a number from 0 to 2^31 - 1, got {seed}")
 
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:

@@ -1,5 +1,8 @@
 """What a call of `train` asks for."""
 
+import subprocess
+import sys
+
 import pytest
 
 from manyhands import UserError, fit, make
@@ -41,3 +44,22 @@ def test_presets_are_as_they_are_written():
             assert asked.grid(learner, name, {}) == ([preset], False)
             at_full_length = {"steps": preset.steps}
             assert asked.grid(learner, name, at_full_length) == ([preset], False)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("fit('mine.npz')", "data: expected a data set (mh.load), got 'mine.npz'"),
+        ("train([data, 3], 'bc')", "data: expected a data set (mh.load), got 3"),
+        ("fit(data, k=2.5)", "k: expected a number from 1 to the"),
+        ("train(data, k=2.5)", "k: expected a number from 1 to the"),
+        ("fit(data, seed=-1)", "seed: expected a number from 0 to 2^31 - 1, got -1"),
+    ],
+)
+def test_what_is_no_data_and_no_number_is_refused(call, message):
+    """By the library as users have it: tests also check the types of arguments."""
+    program = f"import manyhands as mh; data = mh.make('fork-2', 500); mh.{call}"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert f"UserError: {message}" in done.stderr.splitlines()[-1]

@@ -142,7 +142,7 @@ def test_evaluate_says_what_a_run_without_a_policy_is(folder, cli):
         assert message in done.stderr
         assert done.stderr.count("\n") == 1
     done = cli("evaluate", folder / "many" / "replica-0", "--seed", "-1")
-    assert done.stderr == "error: seed: expected at least 0, got -1\n"
+    assert done.stderr == "error: seed: expected a number from 0 to 2^31 - 1, got -1\n"
 
 
 def test_a_killed_run_goes_on_to_the_same_bits(folder, tmp_path):

@@ -120,13 +120,15 @@ def test_killed_and_resumed_every_result_is_there_once(tmp_path):
 
 def test_a_fleet_that_fails_does_not_stop_the_others(tmp_path):
     mine = str(tmp_path / "mine.npz")
-    save(replace(make("fork-2", 400), env_id=None), mine)
+    save(make("fork-2", 400), mine)
+    place = tmp_path / "out" / "runs" / "mine.npz" / "bc" / "seeds-0"
+    place.mkdir(parents=True)
+    (place / "config.json").write_text("not JSON")
     content = {
         "data": [mine, "fork:fork-2"],
         "transitions": 400,
         "seeds": [0],
         "episodes": 2,
-        "env": {mine: "Absent-v0"},
         "algo": [{"name": "bc", "steps": 5}],
     }
     preset = presets.parse("mine", content)
@@ -139,7 +141,7 @@ def test_a_fleet_that_fails_does_not_stop_the_others(tmp_path):
         progress=lambda *a: said.append(a),
     )
     assert failed.fleet.name == "mine.npz/bc/seeds-0"
-    assert "Absent" in failed.error
+    assert failed.error == (place / "log.txt").read_text().splitlines()[-1]
     attempts = (tmp_path / "out" / "failures.jsonl").read_text().splitlines()
     assert len(attempts) == 2
     (row,) = [json.loads(line) for line in lines(tmp_path)]

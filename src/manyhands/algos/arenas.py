@@ -37,7 +37,7 @@ def usable(
             the environment that made it.
     """
     try:
-        spaces = {env: _spaces(env) for env in dict.fromkeys(envs)}
+        spaces = {env: spaces_of(env) for env in dict.fromkeys(envs)}
         for data, env in zip(sets, envs):
             space, low, high = spaces[env], data.action_low, data.action_high
             check_sizes(env, space, data.observation_size, data.action_size)
@@ -50,7 +50,8 @@ def usable(
     return True
 
 
-def _spaces(env: str) -> Spaces:
+def spaces_of(env: str) -> Spaces:
+    """It is made once, which may be refused."""
     with Pool([env], workers=1) as pool:
         return pool.spaces[0]
 

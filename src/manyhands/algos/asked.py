@@ -4,7 +4,7 @@ environments."""
 import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import jax
@@ -17,7 +17,7 @@ from manyhands.behavior.estimate import Behavior
 from manyhands.behavior.fit import USUAL_K, check_different, check_k, listed, usual_k
 from manyhands.behavior.methods import METHODS
 from manyhands.data.trajectories import Trajectories
-from manyhands.errors import UserError
+from manyhands.errors import UserError, check_seed
 
 
 def seeds_of(seed: int | Sequence[int]) -> tuple[list[int], bool]:
@@ -25,8 +25,7 @@ def seeds_of(seed: int | Sequence[int]) -> tuple[list[int], bool]:
     several = not isinstance(seed, Integral)
     seeds = [int(s) for s in (seed if several else [seed])]  # pyright: ignore
     for number in seeds:
-        if not 0 <= number < 2**31:
-            raise UserError(f"seed: expected a number from 0 to 2^31 - 1, got {number}")
+        check_seed(number)
     if not seeds:
         raise UserError("seed: expected at least one, got none")
     check_different("seed", seeds)
@@ -36,7 +35,7 @@ def seeds_of(seed: int | Sequence[int]) -> tuple[list[int], bool]:
 def ks_of(
     learner: Algorithm, sets: list[Trajectories], behavior: Any, k: Any
 ) -> tuple[list[int | str], bool]:
-    several = not (k is None or isinstance(k, Integral | str))
+    several = not (k is None or isinstance(k, Real | str))
     fits = behavior is None and learner.first == "vq"
     if k is None:
         return [usual_k(sets) if fits else USUAL_K], several

@@ -15,7 +15,7 @@ from manyhands.data.trajectories import Trajectories
 from manyhands.envs.pool import Pool
 from manyhands.envs.rollout import episode_seeds, play
 from manyhands.envs.scores import normalized
-from manyhands.errors import UserError
+from manyhands.errors import UserError, check_seed
 from manyhands.types import Box, Pytree
 
 MOST_SLOTS = 512  # environments at a time
@@ -64,8 +64,7 @@ def evaluate(
         env = arenas.today(policy.env_id)
     if env is None:
         raise UserError("env: expected an environment's id, got none, nor has the data")
-    if seed < 0:
-        raise UserError(f"seed: expected at least 0, got {seed}")
+    check_seed(seed)
     if behaviors is None:
         behaviors = policy.summary.get("behaviors")
     if scale_actions is None:

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import asdict
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, overload
 
@@ -18,7 +18,7 @@ from manyhands.behavior.methods import METHODS
 from manyhands.behavior.options import Options, resolve
 from manyhands.behavior.problem import Problem, prepare
 from manyhands.data.trajectories import Trajectories
-from manyhands.errors import UserError
+from manyhands.errors import UserError, check_seed
 from manyhands.runs import Run, environment, mean_and_std
 
 USUAL_K = 10
@@ -143,9 +143,12 @@ def fit(
 
 def as_list(data: Trajectories | Sequence[Trajectories]) -> list[Trajectories]:
     """Data sets that can train in one program."""
-    sets = [data] if isinstance(data, Trajectories) else list(data)
+    sets = [data] if isinstance(data, Trajectories | str | Path) else list(data)
     if not sets:
         raise UserError("data: expected at least one data set, got none")
+    for one in sets:
+        if not isinstance(one, Trajectories):
+            raise UserError(f"data: expected a data set (mh.load), got {one!r}")
     sizes = {(one.observation_size, one.action_size) for one in sets}
     if len(sizes) > 1:
         shown = "; ".join(f"{s} and {a}" for s, a in sorted(sizes))
@@ -168,8 +171,7 @@ def _replicas(k: Any, seed: Any) -> tuple[list, list[int]]:
     ks = [_plain(v) for v in ([k] if _single(k) else k)]
     seeds = [_plain(v) for v in ([seed] if _single(seed) else seed)]
     for number in seeds:
-        if not (isinstance(number, int) and 0 <= number < 2**31):
-            raise UserError(f"seed: expected a number from 0 to 2^31 - 1, got {number}")
+        check_seed(number)
     if not ks or not seeds:
         raise UserError("k, seed: expected at least one of each, got none")
     check_different("k", ks)
@@ -201,7 +203,7 @@ def check_k(k: Any, trajectories: int) -> None:
 
 
 def _single(value: Any) -> bool:
-    return value is None or isinstance(value, Integral | str)
+    return value is None or isinstance(value, Real | str)
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,7 @@ from rich.text import Text
 import manyhands
 from manyhands.cli import data, zoo
 from manyhands.cli.benchmark import Benchmark
-from manyhands.cli.console import err
+from manyhands.cli.console import err, notes
 from manyhands.cli.demo import Demo
 from manyhands.cli.fit import Fit
 from manyhands.cli.metrics import ExportMetrics
@@ -103,7 +103,8 @@ def run(arguments: list[str]) -> int:
             args=[a for a in arguments if a != "--debug"] or ["--help"],
             config=(tyro.conf.OmitSubcommandPrefixes,),
         )
-        command.run()
+        with notes():
+            command.run()
     except (UserError, OSError) as error:
         if command is None and isinstance(error, BrokenPipeError):
             return 1  # `--help | head`

@@ -8,7 +8,7 @@ import tyro
 from rich.table import Table
 
 from manyhands import hyper
-from manyhands.cli.console import notes, out, training_progress
+from manyhands.cli.console import out, training_progress
 from manyhands.cli.data import Reading, load, origin
 from manyhands.cli.fit import number_or_auto
 from manyhands.cli.metrics import logged
@@ -78,7 +78,6 @@ class Train:
             if name and not (self.out / place / "summary.json").exists()
         ]
         with (
-            notes(),
             training_progress(f"{self.algo} on {data.name}", steps, before) as bar,
             logged(bar, self.out, self.log) as show,
         ):
@@ -214,24 +213,23 @@ class Evaluate:
         table.add_column("policy", justify="right", no_wrap=True)
         for column in (*differing[0], *names):
             table.add_column(column, justify="right")
-        with notes():
-            for r, (policy, own) in enumerate(zip(policies, differing)):
-                found = evaluate(
-                    policy,
-                    self.env,
-                    episodes=self.episodes,
-                    seed=self.seed,
-                    workers=self.workers,
-                    scale_actions=self.scale_actions or None,
-                )
-                table.add_row(
-                    f"{policy.algo} {folders[r].name}" if folders else policy.algo,
-                    *map(str, own.values()),
-                    str(self.episodes),
-                    f"{found.returns.mean():.2f} ± {found.returns.std():.2f}",
-                    "" if found.normalized is None else f"{found.normalized:.1f}",
-                    "" if found.relative is None else f"{found.relative:.3f}",
-                )
+        for r, (policy, own) in enumerate(zip(policies, differing)):
+            found = evaluate(
+                policy,
+                self.env,
+                episodes=self.episodes,
+                seed=self.seed,
+                workers=self.workers,
+                scale_actions=self.scale_actions or None,
+            )
+            table.add_row(
+                f"{policy.algo} {folders[r].name}" if folders else policy.algo,
+                *map(str, own.values()),
+                str(self.episodes),
+                f"{found.returns.mean():.2f} ± {found.returns.std():.2f}",
+                "" if found.normalized is None else f"{found.normalized:.1f}",
+                "" if found.relative is None else f"{found.relative:.3f}",
+            )
         out.print(table)
 
 

@@ -37,9 +37,12 @@ def place_of(folder: Path, data: str) -> str | Path:
 
 
 def check(fleets: list[Fleet]) -> None:
-    """Complain of unknown names, files that cannot be read, and those that nothing can
-    be evaluated in, before anything is written."""
+    """Complain of unknown names, files that cannot be read, and environments that
+    cannot be made, before anything is written."""
+    from manyhands.algos import arenas  # JAX, which makers of data do without
+
     envs: dict[str, str | None] = {}
+    there: set[str] = set()
     for fleet in fleets:
         for data in fleet.data:
             if made_here(data):
@@ -47,11 +50,17 @@ def check(fleets: list[Fleet]) -> None:
                 continue
             if data not in envs:
                 envs[data] = datasets.load(data).env_id
-            if fleet.episodes and not (fleet.env or envs[data]):
+            if not fleet.episodes:
+                continue
+            env = fleet.env or arenas.today(envs[data] or "")
+            if not env:
                 raise UserError(
                     f"{data}: expected an environment's id to evaluate in, got none: "
                     "add env = ... to the preset, or episodes = 0"
                 )
+            if env not in there:
+                arenas.spaces_of(env)
+                there.add(env)
 
 
 class Making(AbstractContextManager):
