@@ -173,5 +173,5 @@ def test_trajectories_of_a_view_are_counted_anew():
 
 
 def test_data_too_short_to_hold_anything_out():
-    with pytest.raises(UserError, match="expected a trajectory with at least 2 steps"):
+    with pytest.raises(UserError, match="expected a trajectory of at least 2 steps"):
         prepare(numbered([1, 1]), holdout=0.1, standardise=True, seed=0)
