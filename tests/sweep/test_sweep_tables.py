@@ -61,6 +61,7 @@ def test_a_fleet_survives_json():
         ("data = ['a']\nseeds = [0]\n[[algo]]\nname = 'bc'\nstpes = 3", "stpes"),
         ("data = ['a']\nseed = [0]\n[[algo]]\nname = 'bc'", "seed: expected one of"),
         ("data = ['a', 'a']\nseeds = [0]\n[[algo]]\nname = 'bc'", "no two alike"),
+        ("data = ['a']\nseeds = [-1]\n[[algo]]\nname = 'bc'", "2.31 - 1, got -1"),
         ("data = [", "expected TOML"),
         (
             "data = ['a']\nseeds = [0]\n[[algo]]\nname = 'bc'\nfor.b = {steps = 3}",

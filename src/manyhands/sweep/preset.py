@@ -25,7 +25,7 @@ from typing import Any
 
 from manyhands import hyper
 from manyhands.algos.registry import algorithm
-from manyhands.errors import UserError
+from manyhands.errors import UserError, check_seed
 
 BUILT_IN = files("manyhands.sweep") / "presets"
 
@@ -98,6 +98,8 @@ def parse(name: str, content: dict[str, Any]) -> Preset:
     for what, given in (("data", data), ("seeds", seeds), ("[[algo]]", entries)):
         if not given:
             raise UserError(f"{what}: expected at least one, got none")
+    for seed in seeds:
+        check_seed(seed)
     for what, given in (("data", data), ("seeds", seeds), ("label", labels)):
         if len(set(given)) < len(given):
             shown = ", ".join(map(str, given))
