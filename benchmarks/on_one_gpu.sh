@@ -3,7 +3,7 @@
 # usage: benchmarks/on_one_gpu.sh FOLDER PART[,PART ...] ...
 # Parts with commas between them run one after another, others at the same time. Parts: paper (four cells of
 # results/policies.md), heterogeneous, baselines, model-based, tuning, d3rlpy; evaluation and speed, for which the GPU should be
-# idle. Of baselines a part may be asked for: 'baselines:*/bc+iql', words as `--only` takes them.
+# idle (speed:lbrac_v+cql, learners). Of baselines a part may be asked for: 'baselines:*/bc+iql', words as `--only` takes them.
 # Data sets are made once, in FOLDER/data, and a part waits for those that it needs. Whatever is finished is a line of a
 # .jsonl in FOLDER, and all of these are, with the logs, in FOLDER/results.tgz, made anew every 15 seconds; and at once by
 # `on_one_gpu.sh FOLDER collect`. A second call goes on.
@@ -97,7 +97,7 @@ part() { # NAME [WORD+WORD ...]
     speed)  # and whether it helps that kernels which do not need each other may run at the same time
       for more in "" --xla_gpu_command_buffer_scheduling_mode=CONCURRENT --xla_gpu_graph_enable_concurrent_region=true; do
         echo "flags: $XLA_FLAGS $more"
-        XLA_FLAGS="$XLA_FLAGS $more" timeout 60 $python benchmarks/train.py --updates ${SIZE:-300} --algos lbrac_v cql 2>&1
+        XLA_FLAGS="$XLA_FLAGS $more" timeout 60 $python benchmarks/train.py --updates ${SIZE:-300} --algos ${2//+/ } 2>&1
       done ;;
     d3rlpy)
       for algo in bc td3_bc iql plas rebrac bcq cql; do
