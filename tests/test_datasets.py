@@ -16,6 +16,11 @@ def test_made_data_sets_by_name():
         load("fork-2")
     with pytest.raises(UserError, match="transitions: expected at least 1, got 0"):
         make("fork-2", transitions=0)
+    # NumPy's numbers are as good as Python's.
+    same = make("fork-2", 200, seed=np.int64(3)).fingerprint
+    assert same == make("fork-2", 200, seed=3).fingerprint
+    with pytest.raises(UserError, match="seed: expected a number from 0 to 2.31 - 1"):
+        make("fork-2", seed=-1)
 
 
 def test_the_zoos_data_sets_by_name():

@@ -66,7 +66,8 @@ def make(
     if size < 1:
         raise UserError(f"transitions: expected at least 1, got {size}")
     check_seed(seed)
-    return importlib.import_module(maker.module).make(name, size, seed, progress, takes)
+    module = importlib.import_module(maker.module)
+    return module.make(name, size, int(seed), progress, takes)
 
 
 def usual_size(name: str) -> int:

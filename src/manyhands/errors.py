@@ -2,6 +2,7 @@
 
 import importlib
 import warnings
+from numbers import Integral
 from types import ModuleType
 from typing import Any
 
@@ -23,7 +24,7 @@ def note(message: str) -> None:
 
 
 def check_seed(seed: Any) -> None:
-    if not (isinstance(seed, int) and 0 <= seed < 2**31):
+    if not (isinstance(seed, Integral) and 0 <= int(seed) < 2**31):
         raise UserError(f"seed: expected a number from 0 to 2^31 - 1, got {seed}")
 
 
