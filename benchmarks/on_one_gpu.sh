@@ -3,7 +3,8 @@
 # usage: benchmarks/on_one_gpu.sh FOLDER PART[,PART ...] ...
 # Parts with commas between them run one after another, others at the same time. Parts: paper (four cells of
 # results/policies.md), heterogeneous, baselines, model-based, tuning, d3rlpy; evaluation and speed, for which the GPU should be
-# idle (speed:lbrac_v+cql, learners). Of baselines a part may be asked for: 'baselines:*/bc+iql', words as `--only` takes them.
+# idle (speed:lbrac_v+cql, learners). Of baselines a part may be asked for: 'baselines:*/bc+iql', words as `--only` takes them;
+# of model-based one learner (model-based:mopo).
 # Data sets are made once, in FOLDER/data, and a part waits for those that it needs. Whatever is finished is a line of a
 # .jsonl in FOLDER, and all of these are, with the logs, in FOLDER/results.tgz, made anew every 15 seconds; and at once by
 # `on_one_gpu.sh FOLDER collect`. A second call goes on.
@@ -80,25 +81,22 @@ part() { # NAME [WORD+WORD ...]
         benchmark "$folder/heterogeneous-$task" heterogeneous 2 --only "$task" > "$folder/logs/heterogeneous-$task" 2>&1 &
       done
       wait ;;
-    # Two data sets a fleet, of the long ones one: less is lost where time runs out.
+    # Two data sets a fleet, of the long ones one: less is lost where time runs out. Those are large products, for which it
+    # pays to choose algorithms by trial.
     baselines)
-      local jobs=6 together=2
-      case ${2:-} in *cql* | *bcq*) jobs=4 together=1 ;; esac
+      local jobs=6 together=2; local -x XLA_FLAGS=$XLA_FLAGS
+      case ${2:-} in *cql* | *bcq*) jobs=5 together=1 XLA_FLAGS=${XLA_FLAGS/--xla_gpu_autotune_level=0/} ;; esac
       benchmark "$folder/baselines" baselines $jobs --together $together ${2:+--only ${2//+/ }} ;;
     model-based)
       for task in hopper walker2d halfcheetah; do
-        benchmark "$folder/model-based-$task" model-based 2 --only "$task" > "$folder/logs/model-based-$task" 2>&1 &
+        benchmark "$folder/model-based-$task" model-based 2 --only "*$task*/${2:-*}" > "$folder/logs/model-based-$task" 2>&1 &
       done
       wait ;;
     tuning) $python benchmarks/mopp_tuning.py --data halfcheetah-medium walker2d-medium --out "$folder/mopp_tuning.jsonl" \
       --runs "$folder/tuning" ${SIZE:+--steps $SIZE --transitions $TRANSITIONS --episodes 1} ;;
     evaluation)  # by as many processes as let it take longer than the updates between two
       $python benchmarks/evaluation.py --turns 1 --workers 2 --updates ${SIZE:-30000} --evaluations 6 ;;
-    speed)  # and whether it helps that kernels which do not need each other may run at the same time
-      for more in "" --xla_gpu_command_buffer_scheduling_mode=CONCURRENT --xla_gpu_graph_enable_concurrent_region=true; do
-        echo "flags: $XLA_FLAGS $more"
-        XLA_FLAGS="$XLA_FLAGS $more" timeout 60 $python benchmarks/train.py --updates ${SIZE:-300} --algos ${2//+/ } 2>&1
-      done ;;
+    speed) timeout 60 $python benchmarks/train.py --updates ${SIZE:-300} --algos ${2//+/ } ;;
     d3rlpy)
       for algo in bc td3_bc iql plas rebrac bcq cql; do
         cp --update=none results/scores_d3rlpy.jsonl "$folder/d3rlpy-$algo.jsonl"
