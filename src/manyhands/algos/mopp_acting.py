@@ -13,7 +13,8 @@ from jaxtyping import Array, Bool, Float
 from manyhands.algos import skeletons
 from manyhands.behavior import vq
 from manyhands.dynamics import autoregressive, planner
-from manyhands.dynamics.autoregressive import Chain, Proposer
+from manyhands.dynamics.autoregressive import Proposer
+from manyhands.dynamics.chain import Chain
 from manyhands.dynamics.planner import Guides, PlanSettings
 from manyhands.dynamics.prediction import predict_all
 from manyhands.dynamics.termination import RULES
