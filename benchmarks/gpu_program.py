@@ -20,6 +20,7 @@ from math import prod
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax.experimental import topologies
 from train import ACTIONS, STATES, prepare, rows_of
 
@@ -90,9 +91,9 @@ def compiled(
             yield f"{asked} {one.name}", text.as_text() or ""
             continue
         state, _, _, config, fitted = several
-        number = jax.ShapeDtypeStruct((replicas,), "int32")
-        seeds = jax.ShapeDtypeStruct((replicas,), "uint32")
-        group = fleet.Replicas(seeds, number, number, config, fitted)
+        seeds = jnp.zeros(replicas, jnp.uint32)
+        zeros = jnp.zeros(replicas, jnp.int32)
+        group = fleet.Replicas(seeds, zeros, zeros, config, fitted)
         columns = 2 * (sizes[0] + sizes[1]) + 3
         table = jax.ShapeDtypeStruct((ROWS, columns), "float32")
         given = shapes((state, group, table))

@@ -52,6 +52,20 @@ def orders(variables: int, members: int) -> np.ndarray:
     return np.array(found[:members], np.int32)
 
 
+@jax.custom_vjp
+def by_variable(
+    x: Float[Array, "*lead place"], order: Int[Array, " place"]
+) -> Float[Array, "*lead variable"]:
+    """What is by place. Its gradient is the way back, not a sum into zeros."""
+    return x[..., jnp.argsort(order)]
+
+
+by_variable.defvjp(
+    lambda x, order: (by_variable(x, order), order),
+    lambda order, gradient: (gradient[..., order], None),
+)
+
+
 def penalty(chain: Chain) -> Float[Array, ""]:
     """1e-5 sum |W|^2."""
     return decay([chain.first.w, chain.latent.w, *(layer.w for layer in chain.heads)])
@@ -74,9 +88,9 @@ class Proposer(eqx.Module):
     def __call__(
         self, observations: Float[Array, "*lead state"], box: Box
     ) -> TanhNormal:
-        back = jnp.argsort(self.order)
-        mean, log_std = self.chain(observations, jnp.tanh)
-        return TanhNormal(mean[..., back], log_std[..., back], box.center, box.scale)
+        found = self.chain(observations, jnp.tanh)
+        mean, log_std = (by_variable(x, self.order) for x in found)
+        return TanhNormal(mean, log_std, box.center, box.scale)
 
 
 def start_actions(
@@ -118,9 +132,8 @@ class Member(eqx.Module):
         actions: Float[Array, "*lead action"],
     ) -> Prediction:
         inputs = jnp.concatenate([observations, actions], axis=-1)
-        back = jnp.argsort(self.order)
         found = self.chain(inputs, lambda mean: mean)
-        mean, log_std = (x[..., back] for x in found)
+        mean, log_std = (by_variable(x, self.order) for x in found)
         if not self.changes:
             mean = mean.at[..., 1:].add(-observations)
         return Prediction(mean, log_std)

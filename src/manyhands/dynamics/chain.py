@@ -15,7 +15,7 @@ product there, two back, and a kernel between any two.
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -66,7 +66,7 @@ class Chain(eqx.Module):
         latent = self.latent(self.first.relu(x))
         first, second, last = self.heads
         rows = latent.reshape(-1, latent.shape[-1])
-        found = in_turn(link, rows, (first, second, last))
+        found: Any = in_turn(link, rows, (first, second, last))
         mean, raw = (y.reshape(*x.shape[:-1], -1) for y in found)
         return mean, LOWEST_LOG_STD * (1 - jnp.tanh(raw)) / 2
 
@@ -97,16 +97,16 @@ class Saved(NamedTuple):
 
 def _forward(link: Link, z: Array, heads: Heads) -> tuple[Outputs, Saved]:
     first, second, last = heads
-    many, size = last.b.shape[0], z.shape[-1]
+    many, size = len(last.b), z.shape[-1]
     A, B = _apart(first.w), _apart(second.w)
     from_z = _for_heads(z, many) @ first.w[:, :size]
     means, raws, ys, hs, ks = [], [], [], [], []
     for i in range(many):
         h = from_z[i] + first.b[i]
-        # Term by term: so few are no work for a product, and need no kernel.
-        for j, y in enumerate(ys):
-            h = h + y[:, None] * A[i][size + j]
-        h = jax.nn.relu(h)
+        if ys:  # so few are no work for a product, and need no kernel of their own
+            y = jnp.stack(ys, axis=-1)
+            h = h + (y[:, :, None] * A[i][size : size + i]).sum(axis=1)
+        h = once(jax.nn.relu(h))
         k = jnp.maximum(h @ B[i], -second.b[i]) + second.b[i]  # as in `relu_layer`
         mean, raw = ((k * last.w[i, :, o]).sum(axis=-1) + last.b[i, o] for o in (0, 1))
         for all_of, one in zip(
@@ -127,8 +127,8 @@ def _backward(link: Link, saved: Saved, given: Outputs) -> tuple[Array, Heads]:
         from_later = _through(link, means[:, i], by_x[:, size + i])
         m, raw = given[0][:, i] + from_later, given[1][:, i]
         k = m[:, None] * last.w[i, :, 0] + raw[:, None] * last.w[i, :, 1]
-        k = jnp.where(ks[i] > 0, k, 0.0)
-        h = jnp.where(hs[i] > 0, k @ B[i].T, 0.0)
+        k = once(jnp.where(ks[i] > 0, k, 0.0))
+        h = once(jnp.where(hs[i] > 0, k @ B[i].T, 0.0))
         by_x = by_x + h @ A[i].T
         for all_of, one in zip((by_mean, by_h, by_k), (m, h, k)):
             all_of.insert(0, one)
@@ -148,6 +148,12 @@ def _backward(link: Link, saved: Saved, given: Outputs) -> tuple[Array, Heads]:
 in_turn.defvjp(_forward, _backward)
 
 
+def once(x: Array) -> Array:
+    """Written to memory as it is: the compiler would compute it anew for every reader,
+    and write down more of what it computes it from."""
+    return jax.lax.optimization_barrier(x)
+
+
 def _through(link: Link, x: Array, gradient: Array) -> Array:
     return jax.vjp(link, x)[1](gradient)[0]
 
@@ -157,10 +163,10 @@ def _transposed(x: Array) -> Array:
 
 
 def _apart(w: Float[Array, "variable inputs outputs"]) -> list[Array]:
-    """Head by head, each copied once: else every row that is read is a kernel."""
-    return jax.lax.optimization_barrier([w[i] for i in range(len(w))])
+    """Head by head."""
+    return [once(w[i]) for i in range(len(w))]
 
 
 def _for_heads(x: Float[Array, "row inputs"], many: int) -> Array:
     """The same rows for each, as an array of its own (`critics.for_members`)."""
-    return jax.lax.optimization_barrier(jnp.broadcast_to(x, (many, *x.shape)))
+    return once(jnp.broadcast_to(x, (many, *x.shape)))
