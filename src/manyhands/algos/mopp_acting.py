@@ -53,11 +53,13 @@ def guides(model: Model, box: Box) -> Guides:
         begin, propose = _by_member(model.behavior, box)
     else:
         begin, propose = _by_code(model.behavior, box)
+    first = jax.tree.map(lambda leaf: leaf[:1], model.critic)
     return Guides(
         begin,
         propose,
         predict=lambda s, a: predict_all(model.members, s, a).mean,
         value=lambda s, a: values_of(model.critic, s, a),
+        first_value=lambda s, a: values_of(first, s, a)[0],
         ended=lambda s: RULES[model.ending](model.center + model.scale * s),
     )
 
