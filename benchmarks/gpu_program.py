@@ -2,22 +2,33 @@
 
 XLA compiles for a GPU by its description alone; the loop's program is then read. Bytes
 are those that kernels read and write at most: a slice counts as the array that it is
-taken from, and caches are not known. For comparing two programs, not for times.
+taken from, and caches are not known. What a loop within an update does counts as often
+as it goes round. For comparing two programs, not for times. Of MOPO and MOPP, which
+learn dynamics first and may plan, every part is counted (plans: of a step of an
+evaluation of twenty episodes a replica).
 It needs JAX's CUDA plugin, in an environment of its own (pip install
 jax-cuda12-plugin jax-cuda12-pjrt nvidia-cuda-nvcc-cu12, of JAX's version).
 Usage: python benchmarks/gpu_program.py [--algos cql lbrac_v] [--replicas 6] [--top 20]
+       python benchmarks/gpu_program.py --algos mopo mopp --task hopper --replicas 3
 """
 
 import argparse
 import os
 import re
+from collections.abc import Callable, Iterator
 from math import prod
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax.experimental import topologies
 from train import ACTIONS, STATES, prepare, rows_of
 
 from manyhands import fleet
+from manyhands.algos.registry import algorithm
+from manyhands.sweep.plan import Fleet
+from manyhands.sweep.programs import Program, Sizes, programs
+from manyhands.zoo.tasks import TASKS
 
 # Without trials of algorithms, for which there would have to be a GPU.
 FLAGS = "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false"
@@ -37,29 +48,80 @@ device_description_str: "NVIDIA H200"
 """
 FREE = {"get-tuple-element", "parameter", "tuple", "bitcast", "constant"}
 SIZES = {"f32": 4, "s32": 4, "u32": 4, "bf16": 2, "pred": 1, "u8": 1}  # s8: workspace
+LOOP = re.compile(r'body=%?([^\s,]+).*?known_trip_count":\{"n":"(\d+)"')
 LINE = re.compile(r"\s+(?:ROOT )?%?(\S+) = (.*?) ([a-z-]+)\((.*?)\)")
 
 
-def program(asked: str, replicas: int) -> str:
-    """What XLA makes of 500 updates."""
-    described = topologies.get_topology_desc(
-        "h200", "cuda", target_config=H200, topology="1x1x1"
-    )
-    there = jax.sharding.SingleDeviceSharding(described.devices[0])
+UPDATES, ROWS = 500, 10_000
 
-    def shapes(tree):
-        return jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=there), tree
+
+def described() -> Callable:
+    """Arrays, or shapes, as shapes on a GPU that need not be there."""
+    device = topologies.get_topology_desc(
+        "h200", "cuda", target_config=H200, topology="1x1x1"
+    ).devices[0]
+    there = jax.sharding.SingleDeviceSharding(device)
+
+    def shape(x):
+        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=there)
+
+    return lambda tree: jax.tree.map(shape, tree)
+
+
+def compiled(
+    asked: str, task: str, replicas: int, shapes: Callable
+) -> Iterator[tuple[str, str]]:
+    """The name of every program, and what XLA makes of it."""
+    learner = algorithm(asked.split(":")[0])
+    if learner.before is None:
+        update, batch_size, state, group = prepare(asked, replicas, ROWS)
+        table = rows_of(ROWS).rows
+        yield (
+            asked,
+            advancing(
+                update, shapes((state, group, table)), batch_size, (STATES, ACTIONS)
+            ),
+        )
+        return
+    sizes = TASKS[task].observations, TASKS[task].actions
+    for one in of_stages(asked, task, replicas):
+        several = jax.tree.map(lambda x: _with_lead(x, replicas), one.arguments)
+        if one.name == "plans":
+            text = jax.jit(jax.vmap(one.update)).lower(*shapes(several)).compile()
+            yield f"{asked} {one.name}", text.as_text() or ""
+            continue
+        state, _, _, config, fitted = several
+        seeds = jnp.zeros(replicas, jnp.uint32)
+        zeros = jnp.zeros(replicas, jnp.int32)
+        group = fleet.Replicas(seeds, zeros, zeros, config, fitted)
+        columns = 2 * (sizes[0] + sizes[1]) + 3
+        table = jax.ShapeDtypeStruct((ROWS, columns), "float32")
+        given = shapes((state, group, table))
+        yield (
+            f"{asked} {one.name}",
+            advancing(one.update, given, one.batch_size, sizes),
         )
 
-    rows = 10_000
-    update, batch_size, state, group = prepare(asked, replicas, rows)
-    first = jax.ShapeDtypeStruct((), "int32", sharding=there)
-    table = shapes(rows_of(rows).rows)
-    arguments = update, shapes(state), shapes(group), table, first, 500, batch_size
-    text = fleet._together.lower(*arguments, (STATES, ACTIONS)).compile().as_text()
-    assert text
-    return text
+
+def of_stages(asked: str, task: str, replicas: int) -> list[Program]:
+    """As in a table of runs."""
+    about = TASKS[task]
+    sizes = Sizes(about.observations, about.actions, ROWS, 10, about.env_id)
+    seeds = tuple(range(replicas))
+    one = Fleet((task,), asked, asked, "default", (), seeds, 20, 0, None)
+    return programs(one, sizes)
+
+
+def _with_lead(x, many: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((many, *x.shape), x.dtype)
+
+
+def advancing(update, given, batch_size: int, sizes: tuple[int, int]) -> str:
+    """Some updates of the fleet."""
+    state, group, table = given
+    first = jax.ShapeDtypeStruct((), "int32", sharding=table.sharding)
+    arguments = update, state, group, table, first, UPDATES, batch_size, sizes
+    return fleet._together.lower(*arguments).compile().as_text() or ""
 
 
 def bytes_of(shape: str) -> int:
@@ -70,12 +132,28 @@ def bytes_of(shape: str) -> int:
     )
 
 
-def kernels(text: str) -> list[tuple[int, str, str, str]]:
-    """Of the loop's body: bytes, name, results, and what it was made from."""
-    parts = re.split(r"\n(?=[%\w].*\{\n)", text)
-    body = max(parts, key=lambda part: part.count("custom-call("))
+class Kernel(NamedTuple):
+    size: int  # bytes
+    name: str
+    results: str
+    source: str  # what it was made from
+    times: int  # in an update
+
+
+def kernels(text: str) -> list[Kernel]:
+    """Of one round of the outermost loop; of all of a program without such a loop."""
+    parts = {}
+    for part in re.split(r"\n(?=[%\w].*\{\n)", text):
+        name = re.match(r"(ENTRY )?%?([^\s(]+)", part)
+        if name:
+            parts["ENTRY" if name.group(1) else name.group(2)] = part
+    loops = [p for p in re.findall(LOOP, parts["ENTRY"]) if int(p[1]) == UPDATES]
+    return _in_part(parts, loops[0][0] if loops else "ENTRY", 1)
+
+
+def _in_part(parts: dict[str, str], which: str, times: int) -> list[Kernel]:
     sizes, found = {}, []
-    for line in body.splitlines():
+    for line in parts[which].splitlines():
         match = LINE.match(line)
         if not match:
             continue
@@ -83,12 +161,16 @@ def kernels(text: str) -> list[tuple[int, str, str, str]]:
         sizes[name] = bytes_of(shape)
         if operation in FREE:
             continue
-        read = sum(sizes.get(o.split()[-1].lstrip("%"), 0) for o in operands.split(","))
+        if operation == "while":
+            body, rounds = re.findall(LOOP, line)[0]
+            found += _in_part(parts, body, times * int(rounds))
+            continue
+        given = [o.split()[-1].lstrip("%") for o in operands.split(",") if o.strip()]
+        read = sum(sizes.get(one, 0) for one in given)
         source = re.search(r'op_name="(.*?)"', line)
         results = re.sub(r"\{[^}]*\}", "", shape)
-        found.append(
-            (read + sizes[name], name, results, source.group(1) if source else "")
-        )
+        made_from = source.group(1) if source else ""
+        found.append(Kernel(read + sizes[name], name, results, made_from, times))
     return found
 
 
@@ -96,17 +178,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--algos", nargs="+", default=["lbrac_v"])
     parser.add_argument("--replicas", type=int, default=6)
+    parser.add_argument("--task", default="halfcheetah", help="of MOPO's and MOPP's")
     parser.add_argument("--top", type=int, default=0, help="the largest ones, too")
     args = parser.parse_args()
     jax.config.update("jax_platforms", "cpu")
     os.environ.setdefault("XLA_FLAGS", FLAGS)
+    shapes = described()
     print(f"an update of {args.replicas} replicas, jax {jax.__version__}")
-    for name in args.algos:
-        found = kernels(program(name, args.replicas))
-        moved = sum(one[0] for one in found) / 1e6
-        print(f"{name:16}{len(found):6} kernels{moved:8.0f} MB", flush=True)
-        for size, kernel, results, source in sorted(found, reverse=True)[: args.top]:
-            print(f"{size / 1e6:10.1f} MB  {kernel[:36]:36} {results[:60]:60} {source}")
+    for asked in args.algos:
+        for name, text in compiled(asked, args.task, args.replicas, shapes):
+            found = kernels(text)
+            many = sum(one.times for one in found)
+            moved = sum(one.times * one.size for one in found) / 1e6
+            print(f"{name:16}{many:6} kernels{moved:8.0f} MB", flush=True)
+            found.sort(key=lambda one: -one.times * one.size)
+            for one in found[: args.top]:
+                print(
+                    f"{one.times:5} x{one.size / 1e6:8.1f} MB  {one.name[:36]:36} "
+                    f"{one.results[:60]:60} {one.source}"
+                )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """Settings of MOPP's planner, searched on one seed: how good its plans are with each.
 
-What it plans with is learnt once (and kept in --runs, so that it need not be again: a
-folder of its own for other --steps or --transitions);
+What it plans with is taken from a benchmark that trained MOPP on these data sets, with
+seed 0 (--benchmark, the folder it wrote or one above), or else learnt (and kept in
+--runs, so that it need not be again: a folder of its own for other --steps or
+--transitions);
 then episodes are played with every combination of kappa, horizon, spread and the share
 of the usual threshold. Combinations of one horizon play in one program. Lines of --out
 that are there are not measured again.
@@ -27,15 +29,28 @@ from manyhands.runs import environment
 SEED_OF_EPISODES = 1000  # not those that results are reported on
 
 
+def trained(folder: Path, name: str) -> Path | None:
+    """Where a fleet that is finished left MOPP's run of seed 0 on this data set."""
+    for path in sorted(folder.rglob("rows.json")):
+        rows = json.loads(path.read_text())
+        for r, row in enumerate(rows):
+            if (row["algo"], row["data"], row["seed"]) == ("mopp", f"zoo:{name}", 0):
+                return path.parent / f"replica-{r}" if len(rows) > 1 else path.parent
+    return None
+
+
 def learnt(name: str, args: argparse.Namespace) -> mh.Policy:
+    found = trained(args.benchmark, name) if args.benchmark else None
+    if found:
+        return mh.load_policy(found)
     place = Path(args.runs) / name
     if (place / "summary.json").exists():
         return mh.load_policy(place)
     data = mh.make(name, args.transitions)
     steps = dict(steps=args.steps, model_steps=args.steps) if args.steps else {}
-    found = mh.train(data, "mopp", seed=0, out=place, episodes=0, **steps)
-    assert isinstance(found, mh.Policy)
-    return found
+    policy = mh.train(data, "mopp", seed=0, out=place, episodes=0, **steps)
+    assert isinstance(policy, mh.Policy)
+    return policy
 
 
 def returns(
@@ -68,6 +83,7 @@ def main() -> None:
     parser.add_argument("--spread", type=float, nargs="+", default=[0.1, 0.4, 0.8])
     parser.add_argument("--threshold", type=float, nargs="+", default=[1.0])
     parser.add_argument("--episodes", type=int, default=5)
+    parser.add_argument("--benchmark", type=Path, default=None)
     parser.add_argument("--runs", default="/tmp/manyhands-mopp")
     parser.add_argument("--out", type=Path, default=Path("results/mopp_tuning.jsonl"))
     args = parser.parse_args()

@@ -87,13 +87,17 @@ part() { # NAME [WORD+WORD ...]
       local jobs=6 together=2; local -x XLA_FLAGS=$XLA_FLAGS
       case ${2:-} in *cql* | *bcq*) jobs=5 together=1 XLA_FLAGS=${XLA_FLAGS/--xla_gpu_autotune_level=0/} ;; esac
       benchmark "$folder/baselines" baselines $jobs --together $together ${2:+--only ${2//+/ }} ;;
-    model-based)
+    model-based)  # one data set a fleet: dynamics of each end when they are done, not when those of all are
       for task in hopper walker2d halfcheetah; do
-        benchmark "$folder/model-based-$task" model-based 2 --only "*$task*/${2:-*}" > "$folder/logs/model-based-$task" 2>&1 &
+        benchmark "$folder/model-based-$task${2:+-$2}" model-based 3 --together 1 --only "*$task*/${2:-*}" > "$folder/logs/model-based-$task${2:+-$2}" 2>&1 &
       done
       wait ;;
-    tuning) $python benchmarks/mopp_tuning.py --data halfcheetah-medium walker2d-medium --out "$folder/mopp_tuning.jsonl" \
-      --runs "$folder/tuning" ${SIZE:+--steps $SIZE --transitions $TRANSITIONS --episodes 1} ;;
+    tuning)  # of what model-based has trained, if it has: model-based:mopp,tuning
+      for name in halfcheetah-medium walker2d-medium; do
+        $python benchmarks/mopp_tuning.py --data $name --out "$folder/mopp_tuning-$name.jsonl" --benchmark "$folder" \
+          --runs "$folder/tuning" ${SIZE:+--steps $SIZE --transitions $TRANSITIONS --episodes 1} > "$folder/logs/tuning-$name" 2>&1 &
+      done
+      wait ;;
     evaluation)  # by as many processes as let it take longer than the updates between two
       $python benchmarks/evaluation.py --turns 1 --workers 2 --updates ${SIZE:-30000} --evaluations 6 ;;
     speed) timeout 60 $python benchmarks/train.py --updates ${SIZE:-300} --algos ${2//+/ } ;;

@@ -138,6 +138,17 @@ def test_a_row_is_planned_as_if_it_were_alone(given, box):
     assert not np.allclose(together, other)
 
 
+def test_the_first_critic_alone_chooses(given, box):
+    state = untaught(lambda key: mopp.start(key, given, OPTIONS))
+    asked = mopp_acting.guides(mopp.model(state, mopp.fitted(given, OPTIONS)), box)
+    random = np.random.default_rng(0)
+    s, a = (jnp.asarray(random.normal(size=(4, n)), jnp.float32) for n in (3, 2))
+    both = asked.value(s, a)
+    assert both.shape == (2, 4)
+    assert not np.allclose(both[0], both[1])
+    np.testing.assert_allclose(asked.first_value(s, a), both[0], rtol=1e-5)
+
+
 # With a behavior set
 
 

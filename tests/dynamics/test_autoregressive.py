@@ -9,6 +9,7 @@ import pytest
 from float64 import double, log_prob
 
 from manyhands.dynamics import autoregressive as ar
+from manyhands.dynamics.chain import Chain
 from manyhands.dynamics.prediction import Prediction, pick
 from manyhands.dynamics.settings import Inputs, Settings
 from manyhands.nn.distributions import TanhNormal
@@ -20,8 +21,8 @@ BOX = Box(jnp.asarray(LOW, jnp.float32), jnp.asarray(HIGH, jnp.float32))
 
 
 @partial(jax.jit, static_argnums=range(5))
-def start(*sizes: int) -> ar.Chain:
-    return ar.Chain.init(jax.random.key(0), *sizes)
+def start(*sizes: int) -> Chain:
+    return Chain.init(jax.random.key(0), *sizes)
 
 
 @jax.jit

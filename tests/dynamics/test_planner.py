@@ -41,6 +41,7 @@ WORLD = Guides(
     propose=near_zero,
     predict=moves,
     value=nothing,
+    first_value=lambda s, a: jnp.zeros(len(s)),
     ended=lambda s: jnp.zeros(len(s), bool),
 )
 
@@ -79,7 +80,7 @@ def test_values_choose_among_proposals_and_count_at_the_end():
     def value(s, a):
         return jnp.stack([a[:, 0], 3 * s[:, 0]])
 
-    guides = WORLD._replace(value=value)
+    guides = WORLD._replace(value=value, first_value=lambda s, a: a[:, 0])
     _, imagined, noise = planned(guides, settings(trajectories=64, proposals=8))
     drawn = np.tanh(np.asarray(noise.action[0]) * [1.0, 0.5]) * np.asarray(BOX.high)
     best = drawn[drawn[..., 0].argmax(axis=0), np.arange(64)]

@@ -31,7 +31,8 @@ from manyhands.algos.mopp_acting import LAYERS, BehaviorSet, Model, act, skeleto
 from manyhands.algos.options import Common, learner_options
 from manyhands.algos.starting_sets import Start
 from manyhands.dynamics import autoregressive
-from manyhands.dynamics.autoregressive import Chain, Proposer
+from manyhands.dynamics.autoregressive import Proposer
+from manyhands.dynamics.chain import Chain
 from manyhands.dynamics.fit import Dynamics
 from manyhands.dynamics.planner import PlanSettings
 from manyhands.dynamics.prediction import pick

@@ -13,7 +13,8 @@ from jaxtyping import Array, Bool, Float
 from manyhands.algos import skeletons
 from manyhands.behavior import vq
 from manyhands.dynamics import autoregressive, planner
-from manyhands.dynamics.autoregressive import Chain, Proposer
+from manyhands.dynamics.autoregressive import Proposer
+from manyhands.dynamics.chain import Chain
 from manyhands.dynamics.planner import Guides, PlanSettings
 from manyhands.dynamics.prediction import predict_all
 from manyhands.dynamics.termination import RULES
@@ -52,11 +53,13 @@ def guides(model: Model, box: Box) -> Guides:
         begin, propose = _by_member(model.behavior, box)
     else:
         begin, propose = _by_code(model.behavior, box)
+    first = jax.tree.map(lambda leaf: leaf[:1], model.critic)
     return Guides(
         begin,
         propose,
         predict=lambda s, a: predict_all(model.members, s, a).mean,
         value=lambda s, a: values_of(model.critic, s, a),
+        first_value=lambda s, a: values_of(first, s, a)[0],
         ended=lambda s: RULES[model.ending](model.center + model.scale * s),
     )
 

@@ -3,7 +3,8 @@
 Zhan, Zhu and Xu, "Model-Based Offline Planning with Trajectory Pruning" (2021). A trunk
 makes a latent vector of the input. Head i reads it and what was predicted for the
 variables before i in its order (their means, not samples, nor what was logged), and
-says mean and deviation of variable i. A member of an ensemble is one order. Used twice:
+says mean and deviation of variable i (`chain.py`). A member of an ensemble is one
+order. Used twice:
 
     actions    p(a|s), tanh-Gaussians; earlier variables enter as their modes
     dynamics   p(r, s'|s, a), Gaussians; the reward comes last in every order
@@ -12,8 +13,8 @@ Both minimise sum_members -mean log p + 1e-5 sum |W|^2.
 """
 
 import math
-from collections.abc import Callable, Iterable
-from itertools import pairwise, permutations
+from collections.abc import Iterable
+from itertools import permutations
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -22,64 +23,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from manyhands.dynamics.chain import Chain
 from manyhands.dynamics.prediction import Prediction, targets_of
 from manyhands.dynamics.settings import Inputs, Settings
-from manyhands.nn import adam, draws
+from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.distributions import TanhNormal, inside
-from manyhands.nn.networks import Dense
 from manyhands.types import Batch, Box, Key, Metrics
 
-LOWEST_LOG_STD = -5.0  # and the highest is 0
 DECAY = 1e-5
-
-
-class Chain(eqx.Module):
-    """A trunk, and a head of three layers for every variable in turn."""
-
-    first: Dense
-    latent: Dense
-    heads: tuple[Dense, ...]  # with a leading axis of variables
-
-    @staticmethod
-    def init(
-        key: Key, inputs: int, variables: int, latent: int, width: int, head: int
-    ) -> "Chain":
-        sizes = [latent + variables, head, max(1, head // 2), 2]
-        shapes = [(variables, *shape) for shape in pairwise(sizes)]
-        numbers = draws.uniform(key, [(inputs, width), (width, latent), *shapes])
-        first, second, *heads = numbers
-        joined, *others = map(jax.vmap(draws.glorot), heads)
-        # Glorot's bound is by the inputs that there are; the rest stays unread.
-        place = jnp.arange(variables)[:, None, None]
-        there = jnp.arange(sizes[0])[:, None] < latent + place
-        more = jnp.sqrt((sizes[0] + head) / (latent + place + head))
-        joined = Dense(jnp.where(there, joined.w * more, 0), joined.b)
-        return Chain(draws.glorot(first), draws.glorot(second), (joined, *others))
-
-    def __call__(
-        self, x: Float[Array, "*lead inputs"], link: Callable[[Array], Array]
-    ) -> tuple[Float[Array, "*lead variable"], Float[Array, "*lead variable"]]:
-        """Means and log-deviations by their place in the order.
-
-        Args:
-            link: how later variables see an earlier one's mean.
-        """
-        latent = self.latent(self.first.relu(x))
-        many = self.heads[-1].b.shape[0]
-
-        def one(earlier: Array, head: tuple[tuple[Dense, ...], Array]):
-            (*hidden, last), place = head
-            h = jnp.concatenate([latent, earlier], axis=-1)
-            for layer in hidden:
-                h = layer.relu(h)
-            mean, raw = jnp.moveaxis(last(h), -1, 0)
-            return earlier + link(mean)[..., None] * place, (mean, raw)
-
-        nothing = jnp.zeros((*latent.shape[:-1], many))
-        _, found = jax.lax.scan(one, nothing, (self.heads, jnp.eye(many)))
-        mean, raw = (jnp.moveaxis(x, 0, -1) for x in found)
-        return mean, LOWEST_LOG_STD * (1 - jnp.tanh(raw)) / 2
 
 
 def orders(variables: int, members: int) -> np.ndarray:
@@ -98,6 +50,20 @@ def orders(variables: int, members: int) -> np.ndarray:
         new = tuple(random.permutation(variables))
         found += [new] if new not in found else []
     return np.array(found[:members], np.int32)
+
+
+@jax.custom_vjp
+def by_variable(
+    x: Float[Array, "*lead place"], order: Int[Array, " place"]
+) -> Float[Array, "*lead variable"]:
+    """What is by place. Its gradient is the way back, not a sum into zeros."""
+    return x[..., jnp.argsort(order)]
+
+
+by_variable.defvjp(
+    lambda x, order: (by_variable(x, order), order),
+    lambda order, gradient: (gradient[..., order], None),
+)
 
 
 def penalty(chain: Chain) -> Float[Array, ""]:
@@ -122,9 +88,9 @@ class Proposer(eqx.Module):
     def __call__(
         self, observations: Float[Array, "*lead state"], box: Box
     ) -> TanhNormal:
-        back = jnp.argsort(self.order)
-        mean, log_std = self.chain(observations, jnp.tanh)
-        return TanhNormal(mean[..., back], log_std[..., back], box.center, box.scale)
+        found = self.chain(observations, jnp.tanh)
+        mean, log_std = (by_variable(x, self.order) for x in found)
+        return TanhNormal(mean, log_std, box.center, box.scale)
 
 
 def start_actions(
@@ -166,9 +132,8 @@ class Member(eqx.Module):
         actions: Float[Array, "*lead action"],
     ) -> Prediction:
         inputs = jnp.concatenate([observations, actions], axis=-1)
-        back = jnp.argsort(self.order)
         found = self.chain(inputs, lambda mean: mean)
-        mean, log_std = (x[..., back] for x in found)
+        mean, log_std = (by_variable(x, self.order) for x in found)
         if not self.changes:
             mean = mean.at[..., 1:].add(-observations)
         return Prediction(mean, log_std)

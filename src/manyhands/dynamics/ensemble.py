@@ -68,7 +68,9 @@ class Member(eqx.Module):
     ) -> tuple[Float[Array, "*lead target"], Float[Array, "*lead target"]]:
         h = self.inputs.standard(observations, actions)
         for layer in self.net.hidden:
-            h = jax.nn.silu(layer(h))
+            # Apart from the product, which on a GPU would add a matrix that another
+            # kernel has to fill with the bias (as in `relu_layer`).
+            h = jax.nn.silu(jax.lax.optimization_barrier(h @ layer.w) + layer.b)
         v = self.net.log_variance(h)
         v = self.highest - jax.nn.softplus(self.highest - v)
         v = self.lowest + jax.nn.softplus(v - self.lowest)

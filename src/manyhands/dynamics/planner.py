@@ -46,6 +46,8 @@ class Guides(NamedTuple):
     predict: Callable[[Array, Array], Array]
     # observations, actions -> values [critic, n]
     value: Callable[[Array, Array], Array]
+    # the same of the first critic alone, [n], which chooses among proposals
+    first_value: Callable[[Array, Array], Array]
     ended: Callable[[Array], Array]  # observations -> bool [n]
 
 
@@ -118,7 +120,7 @@ def imagine(
     def one(carry: tuple[Array, Array, Array], drawn: tuple[Array, Array, Array]):
         (s, alive, last), (normal, proposer, member) = carry, drawn
         b = widened(guides.propose(who, proposer, s), settings.spread)
-        action = best_of(b, normal, s, guides.value)
+        action = best_of(b, normal, s, guides.first_value)
         means = guides.predict(s, action)
         following = s + means[chosen(member, len(means)), :, 1:]
         rewards = jnp.where(alive, means[..., 0].mean(axis=0), 0)
@@ -155,9 +157,9 @@ def best_of(
     s: Float[Array, "n state"],
     value: Callable[[Array, Array], Array],
 ) -> Float[Array, "n action"]:
-    """Of several actions the one that the first critic likes best."""
+    """Of several actions the one of the highest value."""
     actions, q = _valued(b, noise, s, value)
-    best = jnp.argmax(q[0], axis=0)
+    best = jnp.argmax(q, axis=0)
     return jnp.take_along_axis(actions, best[None, :, None], axis=0)[0]
 
 
@@ -173,12 +175,12 @@ def mean_value(
 
 def _valued(
     b: TanhNormal, noise: Array, s: Array, value: Callable[[Array, Array], Array]
-) -> tuple[Float[Array, "draws n action"], Float[Array, "critic draws n"]]:
+) -> tuple[Float[Array, "draws n action"], Float[Array, "*critic draws n"]]:
     actions, _ = b.sample_with(noise)
     draws, many = noise.shape[:2]
     states = jnp.broadcast_to(s, (draws, *s.shape)).reshape(-1, s.shape[-1])
     q = value(states, actions.reshape(-1, actions.shape[-1]))
-    return actions, q.reshape(-1, draws, many)
+    return actions, q.reshape(*q.shape[:-1], draws, many)
 
 
 def prune(

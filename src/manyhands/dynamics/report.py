@@ -15,7 +15,7 @@ from manyhands.dynamics.prediction import (
 )
 from manyhands.types import Batch, Pytree
 
-BLOCK = 4096  # rows evaluated together
+BLOCK = 4000  # rows evaluated together; 20,000 are then of one shape to compile
 
 
 class Judged(NamedTuple):
