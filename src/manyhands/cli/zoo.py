@@ -127,13 +127,20 @@ class Check:
             registry.write(checks)
             out.print(f"wrote {len(checks)} fingerprints of {registry.machine()}")
             return
+        if registry.machine() not in registry.machines():
+            for found in checks:
+                out.print(f"{found.name}  {found.found}")
+            there = ", ".join(registry.machines())
+            out.print(
+                f"nothing to compare with: this is {registry.machine()}, registered "
+                f"are {there}",
+                soft_wrap=True,
+            )
+            return
         for found in checks:
             out.print(f"{found.name}  {'same' if found.same else 'other'} data")
-        there, here = registry.made_on(), registry.machine()
         if not all(found.same for found in checks):
-            if there == here:
-                raise UserError(
-                    "expected the registered data sets, found others: the simulator, "
-                    "the policies or the noise have changed"
-                )
-            out.print(f"registered on {there}, this is {here}: other data is no fault")
+            raise UserError(
+                "expected the registered data sets, found others: the simulator, "
+                "the policies or the noise have changed"
+            )

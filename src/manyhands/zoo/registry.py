@@ -1,8 +1,8 @@
 """Fingerprints of small versions of all data sets, to notice when they change.
 
 A new simulator, a new policy or another way to draw noise makes other data. So do other
-processors in the last bits, and chaos enlarges them: fingerprints are compared on the
-kind of machine that made them, elsewhere only shown.
+processors in the last bits, and chaos enlarges them: every kind of machine has
+fingerprints of its own, and where none are registered there is nothing to compare.
 """
 
 import json
@@ -21,7 +21,7 @@ REGISTRY = STORED / "fingerprints.json"
 
 class Check(NamedTuple):
     name: str
-    expected: str | None  # none: not in the registry
+    expected: str | None  # none: not registered on this kind of machine
     found: str
 
     @property
@@ -31,7 +31,7 @@ class Check(NamedTuple):
 
 def check(which: Iterable[str], path: Path = REGISTRY) -> Iterator[Check]:
     """Make the small versions, and compare."""
-    known = _read(path)["fingerprints"]
+    known = _read(path).get(machine(), {})
     for name in which:
         found = make(name, TRANSITIONS).fingerprint
         yield Check(name, known.get(name), found)
@@ -41,12 +41,13 @@ def write(checks: Iterable[Check], path: Path = REGISTRY) -> None:
     """Register what was found, as made on this kind of machine."""
     found = {check.name: check.found for check in checks}
     with atomic_file(path) as temporary:
-        content = {"machine": machine(), "fingerprints": found}
+        content = _read(path) | {machine(): found}
         temporary.write_text(json.dumps(content, indent=1) + "\n")
 
 
-def made_on(path: Path = REGISTRY) -> str:
-    return _read(path)["machine"]
+def machines(path: Path = REGISTRY) -> list[str]:
+    """That are registered."""
+    return list(_read(path))
 
 
 def machine() -> str:
@@ -62,7 +63,6 @@ def machine() -> str:
     return f"{about} {' '.join(parts)} {wide}"
 
 
-def _read(path: Path) -> dict:
-    if not path.exists():
-        return {"machine": "none", "fingerprints": {}}
-    return json.loads(path.read_text())
+def _read(path: Path) -> dict[str, dict[str, str]]:
+    """Fingerprints by machine and data set."""
+    return json.loads(path.read_text()) if path.exists() else {}
