@@ -24,8 +24,11 @@ CACHE = "JAX_COMPILATION_CACHE_DIR"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The processes of one session share what they compile: most of their time."""
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
+    """The processes of one session share what they compile: most of their time.
+
+    Small programs too, of which there are many: to keep one costs next to nothing.
+    """
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     if CACHE not in os.environ:
         os.environ[CACHE] = tempfile.mkdtemp(prefix="manyhands-tests-")
         config.add_cleanup(lambda: shutil.rmtree(os.environ.pop(CACHE)))
