@@ -31,7 +31,8 @@ def test_the_same_returns_from_any_number_of_workers(policies):
 PLAY_ON_THE_SECOND = """
 import jax, manyhands as mh
 from manyhands.algos import evaluate
-policy = mh.train(mh.make("fork-2", 200), "bcq", steps=1, episodes=0)
+policy = mh.train(mh.make("fork-2", 200), "bcq", steps=1, episodes=0,
+                  vae_width=16, width=16)
 learns, plays = jax.devices()
 evaluate._cpu = lambda: plays
 with jax.transfer_guard_device_to_device("disallow"):
@@ -45,7 +46,8 @@ def test_the_device_that_learns_is_left_alone():
     On a busy GPU each step of an evaluation would wait for its turn.
     """
     quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "JAX_PLATFORMS": "cpu"}
-    two = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    flags = os.environ.get("XLA_FLAGS", "")
+    two = {"XLA_FLAGS": f"{flags} --xla_force_host_platform_device_count=2"}
     played = subprocess.run(
         [sys.executable, "-c", PLAY_ON_THE_SECOND],
         env=os.environ | two | quick,
