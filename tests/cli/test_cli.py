@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 import manyhands
 from manyhands import load
+from manyhands.algos import train as training
 from manyhands.cli import demo
 
 
@@ -122,8 +124,16 @@ def test_info_on_files_that_others_made(real_data, cli, name):
 
 
 def test_demo_makes_data_and_a_picture(cli, tmp_path, monkeypatch):
-    """With fewer updates of behaviors; `test_the_whole_demo` is without a change."""
-    monkeypatch.setattr(demo, "STEPS", 400)
+    """With fewer updates and episodes; `test_the_whole_demo` is without a change."""
+    whole = training.train
+
+    def short(*words: Any, **options: Any) -> Any:
+        updates = {"steps", "warm_up", "behavior_steps"} & set(options)
+        return whole(*words, **options | {n: min(options[n], 40) for n in updates})
+
+    monkeypatch.setattr(training, "train", short)
+    monkeypatch.setattr(demo, "STEPS", 100)
+    monkeypatch.setattr(demo, "EPISODES", 5)
     check_demo(cli("demo", "--out", "d"), tmp_path)
 
 
