@@ -128,6 +128,11 @@ def test_evaluation_in_blocks(monkeypatch):
     assert evaluate(double, 2, box, a, b).shape == (10, 2)
     assert evaluate(double, 2, box, a[:1], b[:1]).shape == (1, 2)
     assert seen[3:] == [16, 1]
+    # On a CPU they are shorter.
+    monkeypatch.setattr("manyhands.behavior.estimate.CPU_BLOCK", 8)
+    cpu = jax.default_backend() == "cpu"
+    assert np.array_equal(evaluate(double, 2, box, a, b), found)
+    assert seen[5:] == ([8, 8] if cpu else [16])
 
 
 # Who made a trajectory?

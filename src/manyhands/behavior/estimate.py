@@ -20,6 +20,8 @@ from manyhands.runs import Run, flatten, unflatten
 from manyhands.types import Box, Pytree
 
 BLOCK = 8192  # rows evaluated together
+# On a CPU: what comes out for every code of a row is to stay in its caches.
+CPU_BLOCK = 256
 # How many deviations below its code's own trajectories a likelihood must lie for a
 # trajectory to count as one that no behavior explains.
 FAR = 6.0
@@ -278,7 +280,8 @@ def evaluate(
     That of few rows is a power of two: it serves other tables of about the size.
     """
     rows, results = len(columns[0]), []
-    size = min(BLOCK, 1 << (rows - 1).bit_length())
+    most = min(BLOCK, CPU_BLOCK) if jax.default_backend() == "cpu" else BLOCK
+    size = min(most, 1 << (rows - 1).bit_length())
     for begin in range(0, rows, size):
         block = [column[begin : begin + size] for column in columns]
         short = size - len(block[0])
