@@ -2,9 +2,9 @@
 # Many results on one GPU: parts run beside each other, which CUDA MPS makes worth while.
 # usage: benchmarks/on_one_gpu.sh FOLDER PART[,PART ...] ...
 # Parts with commas between them run one after another, others at the same time. Parts: paper (four cells of
-# results/policies.md), heterogeneous, baselines, model-based, tuning, d3rlpy; evaluation and speed, for which the GPU should be
-# idle (speed:lbrac_v+cql, learners). Of baselines a part may be asked for: 'baselines:*/bc+iql', words as `--only` takes them;
-# of model-based one learner (model-based:mopo).
+# results/policies.md), weights (of Q, in LBRAC-v), heterogeneous, baselines, model-based, tuning, d3rlpy; evaluation and
+# speed, for which the GPU should be idle (speed:lbrac_v+cql, learners). Of baselines a part may be asked for:
+# 'baselines:*/bc+iql', words as `--only` takes them; of model-based one learner (model-based:mopo).
 # Data sets are made once, in FOLDER/data, and a part waits for those that it needs. Whatever is finished is a line of a
 # .jsonl in FOLDER, and all of these are, with the logs, in FOLDER/results.tgz, made anew every 15 seconds; and at once by
 # `on_one_gpu.sh FOLDER collect`. A second call goes on.
@@ -23,6 +23,7 @@ command -v nvidia-cuda-mps-control >/dev/null && nvidia-cuda-mps-control -d
 sets_of() {
   case $1 in
     paper) echo {halfcheetah,hopper,walker2d}-heterogeneous-1 halfcheetah-heterogeneous-3 ;;
+    weights) echo {hopper,halfcheetah,walker2d}-{medium,heterogeneous-5} ;;
     heterogeneous) echo {hopper,walker2d,halfcheetah}-heterogeneous-{1,2,3,4,5} ;;
     baselines) echo {hopper,halfcheetah}-{medium,medium-replay,medium-expert,heterogeneous-5} ;;
     model-based) echo {hopper,halfcheetah,walker2d}-{medium,medium-replay,heterogeneous-5} ;;
@@ -75,6 +76,11 @@ part() { # NAME [WORD+WORD ...]
       $python benchmarks/policies.py --cases {halfcheetah,hopper,walker2d}-heterogeneous-1/lbrac_v-paper \
         halfcheetah-heterogeneous-3/lbrac_v-paper --out "$folder/paper.jsonl" --data "$folder/paper" --seeds 0 1 2 \
         --steps "$steps" --behavior-steps "$steps" --evaluations 5 --episodes 20 --jobs 4 --workers 3 ;;
+    weights)
+      mkdir -p "$folder/weights"
+      for name in $(sets_of weights); do ln -sf "$(realpath "$folder/data/zoo-$name.npz")" "$folder/weights/$name.npz"; done
+      $python benchmarks/policies.py --cases $(printf '%s/weights ' $(sets_of weights)) --out "$folder/weights.jsonl" \
+        --data "$folder/weights" --seeds 0 1 2 --steps "$steps" --fit-steps "$steps" --evaluations 5 --episodes 20 --jobs 6 --workers 2 ;;
     heterogeneous)  # below the others in priority, where they share the GPU
       export CUDA_MPS_CLIENT_PRIORITY=1
       for task in hopper walker2d halfcheetah; do
@@ -89,7 +95,8 @@ part() { # NAME [WORD+WORD ...]
       benchmark "$folder/baselines" baselines $jobs --together $together ${2:+--only ${2//+/ }} ;;
     model-based)  # one data set a fleet: dynamics of each end when they are done, not when those of all are
       for task in hopper walker2d halfcheetah; do
-        benchmark "$folder/model-based-$task${2:+-$2}" model-based 3 --together 1 --only "*$task*/${2:-*}" > "$folder/logs/model-based-$task${2:+-$2}" 2>&1 &
+        local name=model-based-$task${2:+-$2}
+        benchmark "$folder/$name" model-based 3 --together 1 --only "*$task*/${2:-*}" > "$folder/logs/$name" 2>&1 &
       done
       wait ;;
     tuning)  # of what model-based has trained, if it has: model-based:mopp,tuning

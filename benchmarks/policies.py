@@ -44,6 +44,8 @@ LBRAC: dict[str, dict[str, Any]] = {
     ),
     # Trust in Q, and how much leaving the behavior costs in what Q is trained on.
     "trust": dict(value_weight=[10.0, 50.0, 200.0], value_penalty=[1.0, 10.0, 100.0]),
+    # Whether mediocre agents leave Q more to teach than good ones.
+    "weights": dict(value_weight=[2.5, 100.0, 400.0]),
     "default": {},
     # Their Q-functions begin anew.
     "own-fresh": dict(held_to="own"),
