@@ -27,7 +27,7 @@ from manyhands.sweep.statistics import improvement, iqm, iqm_interval
 @pytest.mark.parametrize(
     ("name", "sets", "runs"),
     [
-        ("smoke", 2, 16),
+        ("smoke", 1, 8),
         ("baselines", 8, 8 * 10 * 3),
         ("model-based", 9, 9 * 2 * 3),
         ("heterogeneous", 15, 15 * 2 * 3),
