@@ -7,12 +7,15 @@ seed 0 (--benchmark, the folder it wrote or one above), or else learnt (and kept
 then episodes are played with every combination of kappa, horizon, spread and the share
 of the usual threshold. Combinations of one horizon play in one program. Lines of --out
 that are there are not measured again.
+With --replay FILE all of the benchmark's runs of MOPP on a task are then played with
+the combination that was best on its data set here: lines as those of results.jsonl.
 Usage: python benchmarks/mopp_tuning.py --data halfcheetah-medium walker2d-medium
 """
 
 import argparse
 import itertools
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,16 +29,25 @@ from manyhands.algos.evaluate import Body, Players
 from manyhands.envs.scores import normalized
 from manyhands.runs import environment
 
+FLOATS = ("kappa", "spread", "threshold")
 SEED_OF_EPISODES = 1000  # not those that results are reported on
 
 
-def trained(folder: Path, name: str) -> Path | None:
-    """Where a fleet that is finished left MOPP's run of seed 0 on this data set."""
+def runs_of(folder: Path, start: str) -> Iterator[tuple[dict[str, Any], Path]]:
+    """Of MOPP on the data sets whose name starts so, by fleets that are finished."""
     for path in sorted(folder.rglob("rows.json")):
         rows = json.loads(path.read_text())
         for r, row in enumerate(rows):
-            if (row["algo"], row["data"], row["seed"]) == ("mopp", f"zoo:{name}", 0):
-                return path.parent / f"replica-{r}" if len(rows) > 1 else path.parent
+            if row["algo"] == "mopp" and row["data"].startswith(f"zoo:{start}"):
+                many = len(rows) > 1
+                yield row, path.parent / f"replica-{r}" if many else path.parent
+
+
+def trained(folder: Path, name: str) -> Path | None:
+    """Where MOPP's run of seed 0 on this data set is."""
+    for row, place in runs_of(folder, name):
+        if (row["data"], row["seed"]) == (f"zoo:{name}", 0):
+            return place
     return None
 
 
@@ -53,24 +65,39 @@ def learnt(name: str, args: argparse.Namespace) -> mh.Policy:
     return policy
 
 
+def planning(policy: mh.Policy, horizon: int, *floats: float) -> Any:
+    """Its model, planning with these: kappa, spread, share of its threshold."""
+    usual = policy.model.plan
+    kappa, spread, share = floats
+    changes = dict(kappa=kappa, spread=spread, threshold=share * float(usual.threshold))
+    changes = {name: jnp.float32(value) for name, value in changes.items()}
+    return replace(policy.model, plan=replace(usual, horizon=horizon, **changes))
+
+
 def returns(
     policy: mh.Policy, horizon: int, grid: list[tuple[float, ...]], episodes: int
 ) -> np.ndarray:
     """[combination, episode]"""
-    usual = policy.model.plan
-
-    def with_(kappa: float, spread: float, share: float) -> Any:
-        floats = kappa, spread, share * float(usual.threshold)
-        names = ("kappa", "spread", "threshold")
-        changes = {n: jnp.float32(x) for n, x in zip(names, floats)}
-        plan = replace(usual, horizon=horizon, **changes)
-        return replace(policy.model, plan=plan)
-
-    models = jax.tree.map(lambda *x: jnp.stack(x), *[with_(*one) for one in grid])
+    models = [planning(policy, horizon, *one) for one in grid]
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *models)
     bodies = [Body(policy.box, policy.scaling)] * len(grid)
     assert policy.env_id is not None
     with Players("mopp", bodies, policy.env_id, episodes) as players:
-        return players.returns(models, SEED_OF_EPISODES)
+        return players.returns(stacked, SEED_OF_EPISODES)
+
+
+def replay(folder: Path, best: dict[str, Any], out: Path) -> None:
+    task = best["data"].partition("-")[0]
+    chosen = best["horizon"], *(best[name] for name in FLOATS)
+    names = ("horizon", "kappa", "spread", "share_of_threshold")
+    tuned = {"label": "mopp-tuned", "planning": dict(zip(names, chosen))}
+    with out.open("w") as file:
+        for row, place in runs_of(folder, f"{task}-"):
+            policy = mh.load_policy(place)
+            policy = replace(policy, model=planning(policy, *chosen))
+            found = mh.evaluate(policy, episodes=row["episodes"])
+            file.write(json.dumps(row | found.summary() | tuned) + "\n")
+            file.flush()
 
 
 def main() -> None:
@@ -86,13 +113,15 @@ def main() -> None:
     parser.add_argument("--benchmark", type=Path, default=None)
     parser.add_argument("--runs", default="/tmp/manyhands-mopp")
     parser.add_argument("--out", type=Path, default=Path("results/mopp_tuning.jsonl"))
+    parser.add_argument("--replay", type=Path, default=None)
     args = parser.parse_args()
+    if args.replay and not args.benchmark:
+        parser.error("--replay plays the runs of --benchmark")
     rows = [json.loads(line) for line in args.out.open()] if args.out.exists() else []
-    names = ("kappa", "spread", "threshold")
     grid = list(itertools.product(args.kappa, args.spread, args.threshold))
     for name, horizon in itertools.product(args.data, args.horizon):
         done = [r for r in rows if (r["data"], r["horizon"]) == (name, horizon)]
-        there = {tuple(row[n] for n in names) for row in done}
+        there = {tuple(row[n] for n in FLOATS) for row in done}
         todo = [one for one in grid if one not in there]
         if not todo:
             continue
@@ -103,7 +132,7 @@ def main() -> None:
             row = {
                 "data": name,
                 "horizon": horizon,
-                **dict(zip(names, one)),
+                **dict(zip(FLOATS, one)),
                 "normalized": None if scores is None else float(scores.mean()),
                 "returns": played.tolist(),
                 "device": environment()["device"],
@@ -113,9 +142,12 @@ def main() -> None:
             rows.append(row)
     for name in args.data:
         mine = [row for row in rows if row["data"] == name]
-        for row in sorted(mine, key=lambda row: -np.mean(row["returns"])):
-            said = " ".join(f"{n} {row[n]:g}" for n in ("horizon", *names))
+        mine = sorted(mine, key=lambda row: -np.mean(row["returns"]))
+        for row in mine:
+            said = " ".join(f"{n} {row[n]:g}" for n in ("horizon", *FLOATS))
             print(f"{name}: {said}: return {np.mean(row['returns']):.0f}")
+        if args.replay:
+            replay(args.benchmark, mine[0], args.replay)
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ part() { # NAME [WORD+WORD ...]
     tuning)  # of what model-based has trained, if it has: model-based:mopp,tuning
       for name in halfcheetah-medium walker2d-medium; do
         $python benchmarks/mopp_tuning.py --data $name --out "$folder/mopp_tuning-$name.jsonl" --benchmark "$folder" \
-          --runs "$folder/tuning" ${SIZE:+--steps $SIZE --transitions $TRANSITIONS --episodes 1} > "$folder/logs/tuning-$name" 2>&1 &
+          --replay "$folder/mopp_tuned-$name.jsonl" --runs "$folder/tuning" ${SIZE:+--steps $SIZE --transitions $TRANSITIONS --episodes 1} > "$folder/logs/tuning-$name" 2>&1 &
       done
       wait ;;
     evaluation)  # by as many processes as let it take longer than the updates between two
