@@ -110,7 +110,7 @@ def alive(pid: int) -> bool:
 
 def where(folder: Path, fleet: Fleet, nodes: list[Any]) -> tuple[int, Any]:
     """The process of a fleet and its node, once the second stage has begun."""
-    wait_for((folder / "runs" / fleet.name / "metrics.jsonl").exists)
+    wait_for((folder / "runs" / fleet.name / "metrics.jsonl").exists, 300)
     (pid,) = writers(folder, fleet)
     (node,) = [n for n in nodes if raylet(n) in ancestors(pid)]
     return pid, node
@@ -167,6 +167,7 @@ def test_a_driver_that_ends_leaves_no_process_behind(by, cluster, tmp_path):
     assert not writers(tmp_path / "out", fleet)
 
 
+@pytest.mark.slow  # a busy machine takes minutes for it
 @untidy
 @linux
 def test_a_node_is_killed_in_the_middle_of_a_fleet(cluster, tmp_path):
