@@ -87,11 +87,10 @@ part() { # NAME [WORD+WORD ...]
         benchmark "$folder/heterogeneous-$task" heterogeneous 2 --only "$task" > "$folder/logs/heterogeneous-$task" 2>&1 &
       done
       wait ;;
-    # Two data sets a fleet, of the long ones one: less is lost where time runs out. Those are large products, for which it
-    # pays to choose algorithms by trial.
+    # Two data sets a fleet, of the long ones one: less is lost where time runs out.
     baselines)
-      local jobs=6 together=2; local -x XLA_FLAGS=$XLA_FLAGS
-      case ${2:-} in *cql* | *bcq*) jobs=5 together=1 XLA_FLAGS=${XLA_FLAGS/--xla_gpu_autotune_level=0/} ;; esac
+      local jobs=6 together=2
+      case ${2:-} in *cql* | *bcq*) jobs=5 together=1 ;; esac
       benchmark "$folder/baselines" baselines $jobs --together $together ${2:+--only ${2//+/ }} ;;
     model-based)  # one data set a fleet: dynamics of each end when they are done, not when those of all are
       for task in hopper walker2d halfcheetah; do
@@ -102,7 +101,8 @@ part() { # NAME [WORD+WORD ...]
     tuning)  # of what model-based has trained, if it has: model-based:mopp,tuning
       for name in halfcheetah-medium walker2d-medium; do
         $python benchmarks/mopp_tuning.py --data $name --out "$folder/mopp_tuning-$name.jsonl" --benchmark "$folder" \
-          --replay "$folder/mopp_tuned-$name.jsonl" --runs "$folder/tuning" ${SIZE:+--steps $SIZE --transitions $TRANSITIONS --episodes 1} > "$folder/logs/tuning-$name" 2>&1 &
+          --replay "$folder/mopp_tuned-$name.jsonl" --runs "$folder/tuning" \
+          ${SIZE:+--steps $SIZE --transitions $TRANSITIONS --episodes 1} > "$folder/logs/tuning-$name" 2>&1 &
       done
       wait ;;
     evaluation)  # by as many processes as let it take longer than the updates between two
