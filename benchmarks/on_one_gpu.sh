@@ -4,7 +4,8 @@
 # Parts with commas between them run one after another, others at the same time. Parts: paper (four cells of
 # results/policies.md), weights (of Q, in LBRAC-v), heterogeneous, baselines, model-based, tuning, d3rlpy; evaluation and
 # speed, for which the GPU should be idle (speed:lbrac_v+cql, learners). Of baselines a part may be asked for:
-# 'baselines:*/bc+iql', words as `--only` takes them; of model-based one learner (model-based:mopo).
+# 'baselines:*/bc+iql', words as `--only` takes them ('baselines:*hopper*/bcq' makes Hopper's sets alone); of model-based one
+# learner (model-based:mopo).
 # Data sets are made once, in FOLDER/data, and a part waits for those that it needs. Whatever is finished is a line of a
 # .jsonl in FOLDER, and all of these are, with the logs, in FOLDER/results.tgz, made anew every 15 seconds; and at once by
 # `on_one_gpu.sh FOLDER collect`. A second call goes on.
@@ -20,12 +21,16 @@ mkdir -p "$folder/data" "$folder/logs"
 command -v nvidia-cuda-mps-control >/dev/null && nvidia-cuda-mps-control -d
 
 # Sets in the order in which parts need them. Those of one task have episodes in common: a process for each task.
-sets_of() {
-  case $1 in
+sets_of() { # NAME[:WORDS]
+  case ${1%%:*} in
     paper) echo {halfcheetah,hopper,walker2d}-heterogeneous-1 halfcheetah-heterogeneous-3 ;;
-    weights) echo {hopper,halfcheetah,walker2d}-{medium,heterogeneous-5} ;;
+    weights) echo {hopper,halfcheetah,walker2d}-{medium,heterogeneous-5,heterogeneous-1} ;;
     heterogeneous) echo {hopper,walker2d,halfcheetah}-heterogeneous-{1,2,3,4,5} ;;
-    baselines) echo {hopper,halfcheetah}-{medium,medium-replay,medium-expert,heterogeneous-5} ;;
+    baselines)
+      for task in hopper halfcheetah; do
+        case ${1#*:} in *hopper* | *halfcheetah*) [[ $1 == *$task* ]] || continue ;; esac
+        echo $task-{medium-replay,medium-expert,heterogeneous-5,medium}
+      done ;;
     model-based) echo {hopper,halfcheetah,walker2d}-{medium,medium-replay,heterogeneous-5} ;;
   esac
 }
@@ -52,7 +57,7 @@ END
   wait
 }
 
-wait_for() { for name in $(sets_of "$1"); do until [ -e "$folder/data/zoo-$name.npz" ]; do sleep 0.5; done; done; }
+wait_for() { for name in $(sets_of "$@"); do until [ -e "$folder/data/zoo-$name.npz" ]; do sleep 0.5; done; done; }
 
 # A benchmark in a folder of its own, with the data sets of all.
 benchmark() { # OUT PRESET JOBS [--only ...]
@@ -68,7 +73,7 @@ benchmark() { # OUT PRESET JOBS [--only ...]
 }
 
 part() { # NAME [WORD+WORD ...]
-  wait_for "$1"
+  wait_for "$1${2:+:$2}"
   case $1 in
     paper)
       mkdir -p "$folder/paper"
@@ -79,8 +84,9 @@ part() { # NAME [WORD+WORD ...]
     weights)
       mkdir -p "$folder/weights"
       for name in $(sets_of weights); do ln -sf "$(realpath "$folder/data/zoo-$name.npz")" "$folder/weights/$name.npz"; done
-      $python benchmarks/policies.py --cases $(printf '%s/weights ' $(sets_of weights)) --out "$folder/weights.jsonl" \
-        --data "$folder/weights" --seeds 0 1 2 --steps "$steps" --fit-steps "$steps" --evaluations 5 --episodes 20 --jobs 6 --workers 2 ;;
+      $python benchmarks/policies.py --cases $(for task in hopper halfcheetah walker2d; do
+          echo $task-medium+$task-heterogeneous-5+$task-heterogeneous-1/weights; done) --out "$folder/weights.jsonl" \
+        --data "$folder/weights" --seeds 0 1 2 --steps "$steps" --behavior-steps "$steps" --evaluations 5 --episodes 20 --jobs 3 --workers 4 ;;
     heterogeneous)  # below the others in priority, where they share the GPU
       export CUDA_MPS_CLIENT_PRIORITY=1
       for task in hopper walker2d halfcheetah; do
@@ -92,10 +98,13 @@ part() { # NAME [WORD+WORD ...]
       local jobs=6 together=2
       case ${2:-} in *cql* | *bcq*) jobs=5 together=1 ;; esac
       benchmark "$folder/baselines" baselines $jobs --together $together ${2:+--only ${2//+/ }} ;;
-    model-based)  # one data set a fleet: dynamics of each end when they are done, not when those of all are
+    # One data set a fleet of MOPP: its long dynamics end when they are done, not when those of all are.
+    model-based)
+      local together=1
+      [ "${2:-}" = mopo ] && together=3
       for task in hopper walker2d halfcheetah; do
         local name=model-based-$task${2:+-$2}
-        benchmark "$folder/$name" model-based 3 --together 1 --only "*$task*/${2:-*}" > "$folder/logs/$name" 2>&1 &
+        benchmark "$folder/$name" model-based 3 --together $together --only "*$task*/${2:-*}" > "$folder/logs/$name" 2>&1 &
       done
       wait ;;
     tuning)  # of what model-based has trained, if it has: model-based:mopp,tuning
@@ -126,7 +135,7 @@ collect() {
 chain() { for one in ${1//,/ }; do part ${one/:/ } > "$folder/logs/${one//[!a-z0-9_-]/-}" 2>&1; done; }
 
 if [ "$*" = collect ]; then collect; exit; fi
-make_sets $(for one in ${*//,/ }; do echo "${one%%:*}"; done) > "$folder/logs/data" 2>&1 &
+make_sets ${*//,/ } > "$folder/logs/data" 2>&1 &
 (while sleep 15; do collect; done) &
 collecting=$!
 chains=()

@@ -1,8 +1,10 @@
 """Policies learnt from data of several sources: which variants hold, and how well.
 
 A case is a data set and a variant of a learner (`hopper-heterogeneous-5/default`), a
-process of its own; several run at a time, on one GPU. First the data sets are made and
-the behavior sets that several variants start from are fitted (`--data` keeps both).
+process of its own; several run at a time, on one GPU. A case of several data sets of
+one task (`hopper-medium+hopper-heterogeneous-5/weights`) is one program. First the data
+sets are made and the behavior sets that several variants start from are fitted
+(`--data` keeps both).
 Results are lines of --out, one per replica, with all evaluations along the way; cases
 that are there are not run again. Tables: benchmarks/policy_tables.py.
 Usage: python benchmarks/policies.py --cases CASE ... [--steps 100000] [--jobs 12]
@@ -44,8 +46,6 @@ LBRAC: dict[str, dict[str, Any]] = {
     ),
     # Trust in Q, and how much leaving the behavior costs in what Q is trained on.
     "trust": dict(value_weight=[10.0, 50.0, 200.0], value_penalty=[1.0, 10.0, 100.0]),
-    # Whether mediocre agents leave Q more to teach than good ones.
-    "weights": dict(value_weight=[2.5, 100.0, 400.0]),
     "default": {},
     # Their Q-functions begin anew.
     "own-fresh": dict(held_to="own"),
@@ -57,6 +57,8 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "brac_v-weights": ("brac_v", dict(value_weight=[0.5, 2.5, 10.0, 100.0])),
     "brac_v-paper": ("brac_v", dict(preset="paper", beta=[1.0, 10.0, 100.0])),
     "lbrac_v-paper": ("lbrac_v", dict(preset="paper")),
+    # How much Q has to teach, of mediocre agents and of good ones.
+    "weights": ("lbrac_v", dict(value_weight=[25.0, 100.0, 400.0])),
 }
 
 
@@ -89,20 +91,28 @@ def fit(name: str, folder: Path, args: argparse.Namespace) -> None:
     )
 
 
+def parts(case: str) -> tuple[list[str], str]:
+    """The names of its data sets, and its variant."""
+    names, variant = case.split("/")
+    return names.split("+"), variant
+
+
 def starts_from_a_set(variant: str) -> bool:
     return variant in LBRAC or variant == "clone"
 
 
 def run_case(case: str, folder: Path, args: argparse.Namespace) -> list[dict]:
-    name, variant = case.split("/")
-    data = mh.load(data_file(folder, name))
+    names, variant = parts(case)
+    sets = [mh.load(data_file(folder, name)) for name in names]
     options: dict[str, Any] = dict(seed=args.seeds, evaluations=args.evaluations)
     if variant in LBRAC:
         algo, changes = "lbrac_v", LBRAC[variant]
     else:
         algo, changes = OTHERS[variant]
     if starts_from_a_set(variant):
-        places = [set_folder(folder, name) / f"replica-{r}" for r in args.seeds]
+        places = [
+            set_folder(folder, n) / f"replica-{r}" for n in names for r in args.seeds
+        ]
         sets = [mh.Behavior.load(place) for place in places]
         if variant.endswith("fresh"):
             sets = [replace(one, values=None) for one in sets]
@@ -117,7 +127,7 @@ def run_case(case: str, folder: Path, args: argparse.Namespace) -> list[dict]:
     run = Path(args.data) / "runs" / case.replace("/", "-")
     started = time.perf_counter()
     found = mh.train(
-        data,
+        sets,
         algo,
         out=run,
         episodes=args.episodes,
@@ -125,7 +135,7 @@ def run_case(case: str, folder: Path, args: argparse.Namespace) -> list[dict]:
         **options | changes,
     )
     seconds = time.perf_counter() - started
-    assert isinstance(found, list)
+    each = len(found) // len(sets)
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").open()]
     rows = []
     for r, policy in enumerate(found):
@@ -139,7 +149,8 @@ def run_case(case: str, folder: Path, args: argparse.Namespace) -> list[dict]:
         grid = {k: getattr(policy.options, k) for k in changes if k != "preset"}
         about = policy.summary["policy"]
         rows.append(
-            {"case": case, "seed": about["seed"], "steps": args.steps, "options": grid}
+            {"case": f"{names[r // each]}/{variant}", "seed": about["seed"]}
+            | {"steps": args.steps, "options": grid}
             | {k: about[k] for k in ("return_mean", "return_std", "episodes")}
             | {k: about[k] for k in ("normalized", "relative")}
             | {"curve": curve, "last": {k: v for k, v in last.items() if "/" in k}}
@@ -183,10 +194,13 @@ def main() -> None:
         return
     out = Path(args.out)
     done = {json.loads(line)["case"] for line in out.open()} if out.exists() else set()
-    cases = [case for case in args.cases if case not in done]
-    pairs = [case.split("/") for case in cases]
-    names = dict.fromkeys(name for name, _ in pairs)
-    fitted = dict.fromkeys(name for name, v in pairs if starts_from_a_set(v))
+    pairs = {
+        case: [(n, v) for ns, v in [parts(case)] for n in ns] for case in args.cases
+    }
+    cases = [c for c in args.cases if any(f"{n}/{v}" not in done for n, v in pairs[c])]
+    needed = [pair for case in cases for pair in pairs[case]]
+    names = dict.fromkeys(name for name, _ in needed)
+    fitted = dict.fromkeys(name for name, v in needed if starts_from_a_set(v))
     started = time.monotonic()
 
     def begin(what: str) -> None:
