@@ -8,7 +8,7 @@ from manyhands.hyper import COUNT, NOT_NEGATIVE, PART, POSITIVE, SHARE, option
 
 # More of it leaves networks too weak to tell behaviors apart, where there is little
 # data (docs/behavior.md).
-MOST_DECAY = 3.0
+MOST_DECAY = 4.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Options:
     weight_decay: float = option(
         20_000.0,
         "Weight decay of the policy's kernels, in units of the learning rate and "
-        "divided by the number of transitions: the more data, the weaker; at most 3 "
+        "divided by the number of transitions: the more data, the weaker; at most 4 "
         "learning rates.",
         NOT_NEGATIVE,
     )
