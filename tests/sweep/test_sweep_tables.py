@@ -262,6 +262,20 @@ def test_cells_are_mean_and_deviation_of_the_best_k(rows):
     ]
 
 
+def test_runs_on_different_data_of_one_name_are_not_averaged(rows):
+    for n, one in enumerate(rows):
+        one["fingerprint"] = "abc"
+        one["transitions"] = 7000 + n
+    assert tables.tables(rows)
+    rows[-1]["fingerprint"] = "def"
+    with pytest.raises(
+        UserError,
+        match=r"^zoo:hopper-medium: expected results of one data set, got some of "
+        r"7,003 transitions \(fingerprint abc\) and some of 7,009 \(def\)$",
+    ):
+        tables.tables(rows)
+
+
 def test_every_k_has_its_column_and_what_is_missing_is_empty(rows):
     by_name = {table.name: table for table in tables.tables(rows)}
     varying = by_name["varying-k-lbrac_v"]
