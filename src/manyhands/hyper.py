@@ -56,7 +56,12 @@ def resolve(
         if name not in known:
             raise UserError(f"{name}: expected one of the options {', '.join(known)}")
         _check(known[name], value)
-    return replace(chosen, **changes)  # pyright: ignore
+    # Others' whole numbers (10.0, NumPy's) as Python's: they decide shapes and loops.
+    plain = {
+        name: int(value) if known[name].type is int else value
+        for name, value in changes.items()
+    }
+    return replace(chosen, **plain)  # pyright: ignore
 
 
 def _check(option: Field, value: Any) -> None:
@@ -71,13 +76,18 @@ def _check(option: Field, value: Any) -> None:
             raise UserError(f"{option.name}: expected true or false, got {value}")
         return
     try:
-        number = float(value)
+        # A text is no number, though "10" could be read as one.
+        number = math.nan if isinstance(value, str | bytes) else float(value)
     except (TypeError, ValueError):
         number = math.nan
     whole = kind is not int or (math.isfinite(number) and number == int(number))
     if not whole or number not in (limits or Range()):  # NaN is in no range
-        noun = "a whole number " if kind is int and not whole else ""
-        raise UserError(f"{option.name}: expected {noun}{limits}, got {value}")
+        noun = ""
+        if not whole or limits is None or isinstance(value, str | bytes):
+            noun = "a whole number" if kind is int else "a number"
+        expected = f"{noun} {limits or ''}".strip()
+        shown = repr(value) if isinstance(value, str | bytes) else value
+        raise UserError(f"{option.name}: expected {expected}, got {shown}")
 
 
 def varying(options: Sequence[Any]) -> list[dict[str, Any]]:

@@ -52,6 +52,10 @@ REFUSED = {
     "train([data, 3], 'bc')": "data: expected a data set (mh.load), got 3",
     "fit(data, k=2.5)": "k: expected a number from 1 to the",
     "train(data, k=2.5)": "k: expected a number from 1 to the",
+    "fit(data, steps='10')": "steps: expected a whole number at least 1, got '10'",
+    "train(data, steps='10')": "steps: expected a whole number at least 0, got '10'",
+    "train(data, 'bc', policy_rate='0.1')": "policy_rate: expected a number above 0, "
+    "got '0.1'",
     "fit(data, seed=-1)": "seed: expected a number from 0 to 2^31 - 1, got -1",
 }
 PROGRAM = """

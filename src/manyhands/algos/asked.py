@@ -63,7 +63,9 @@ def grid(
     lists = {
         name: list(value)
         for name, value in changes.items()
-        if name in floats and isinstance(value, Sequence | np.ndarray)
+        if name in floats
+        and isinstance(value, Sequence | np.ndarray)
+        and not isinstance(value, str)
     }
     rest = {name: value for name, value in changes.items() if name not in lists}
     rest = _short_warm_up(learner, preset, rest) | rest
