@@ -64,6 +64,20 @@ def resolve(
     return replace(chosen, **plain)  # pyright: ignore
 
 
+def restore(kind: type[Options], values: Any) -> Options:
+    """Options that a file holds; an older version may have written fewer of them."""
+    known = [option.name for option in fields(kind)]  # pyright: ignore
+    if not isinstance(values, Mapping):
+        raise UserError(f"options: expected an object, got {values}")
+    unknown = [name for name in values if name not in known]
+    if unknown:
+        raise UserError(
+            f"options: expected some of {', '.join(known)}, got {', '.join(unknown)}; "
+            "was it written by another version?"
+        )
+    return kind(**values)
+
+
 def _check(option: Field, value: Any) -> None:
     kind, limits = option.type, option.metadata["range"]
     if get_origin(kind) is Literal:

@@ -111,6 +111,18 @@ class Run:
         except ValueError as error:
             raise UserError(f"{path}: expected JSON: {error}") from None
 
+    def read_object(self, name: str, entries: Iterable[str]) -> dict[str, Any]:
+        """A JSON object that has all of these."""
+        found = self.read_json(name)
+        there = sorted(found) if isinstance(found, dict) else type(found).__name__
+        for entry in entries:
+            if not isinstance(found, dict) or entry not in found:
+                raise UserError(
+                    f"{self.path / name}: expected an object with {entry}, got "
+                    f"{there or 'an empty one'}"
+                )
+        return found
+
     # Metrics
 
     def append_metrics(self, rows: Iterable[dict[str, Any]]) -> None:

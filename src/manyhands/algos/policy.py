@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from manyhands import hyper
 from manyhands.algos.registry import algorithm
 from manyhands.behavior.problem import Scaling
-from manyhands.errors import UserError
+from manyhands.errors import UserError, named_in_errors
 from manyhands.runs import Run, flatten, unflatten
 from manyhands.types import Box, Pytree
 
@@ -79,24 +80,27 @@ class Policy:
 def load_policy(path: str | Path) -> Policy:
     """What `Policy.save` or a training run has written."""
     run = Run(path)
-    about, arrays = run.read_json("policy.json"), run.read_arrays("policy.safetensors")
-    learner = algorithm(about["algo"])
-    default = next(iter(learner.presets.values()))
-    options = type(default)(**about["options"])
+    about = run.read_object("policy.json", ("algo", "options", "env_id", "summary"))
+    with named_in_errors(run.path / "policy.json"):
+        learner = algorithm(about["algo"])
+        default = next(iter(learner.presets.values()))
+        options = hyper.restore(type(default), about["options"])
+    arrays = run.read_arrays("policy.safetensors")
     model = {
         name.removeprefix("model"): leaf
         for name, leaf in arrays.items()
         if name.startswith("model")
     }
-    return Policy(
-        algo=about["algo"],
-        options=options,
-        model=unflatten(learner.skeleton(options), model, any_shape=True),
-        box=Box(jnp.asarray(arrays["box.low"]), jnp.asarray(arrays["box.high"])),
-        scaling=Scaling(arrays["scaling.center"], arrays["scaling.scale"]),
-        env_id=about["env_id"],
-        summary=about["summary"],
-    )
+    with named_in_errors(run.path / "policy.safetensors"):
+        return Policy(
+            algo=about["algo"],
+            options=options,
+            model=unflatten(learner.skeleton(options), model, any_shape=True),
+            box=Box(jnp.asarray(arrays["box.low"]), jnp.asarray(arrays["box.high"])),
+            scaling=Scaling(arrays["scaling.center"], arrays["scaling.scale"]),
+            env_id=about["env_id"],
+            summary=about["summary"],
+        )
 
 
 @lru_cache

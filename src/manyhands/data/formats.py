@@ -5,14 +5,13 @@ imported when first used, so that an absent optional dependency costs nobody els
 """
 
 import importlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Protocol, cast
 
 from manyhands.data.trajectories import Trajectories
-from manyhands.errors import UserError
+from manyhands.errors import UserError, named_in_errors
 
 FORMATS = ("d4rl", "minari", "robomimic", "lerobot", "npz")
 SUFFIXES = {".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl"}
@@ -119,7 +118,7 @@ def read(
             raise UserError(
                 f"{spec}: {name} data has no option {field.name}; it takes {takes}"
             )
-    with _named_in_errors(where):
+    with named_in_errors(where):
         return format_.read(where, options)
 
 
@@ -141,20 +140,12 @@ def exists(spec: str | Path) -> bool:
     looks_closer = getattr(named(name), "exists", None)
     if looks_closer is None:
         return Path(where).exists()
-    with _named_in_errors(where):
+    with named_in_errors(where):
         return looks_closer(where)
 
 
 def write(data: Trajectories, spec: str | Path) -> None:
     """Write a data set to a path or `format:where`; whole or not at all."""
     name, where = destination(spec)
-    with _named_in_errors(where):
+    with named_in_errors(where):
         named(name).write(data, where)
-
-
-@contextmanager
-def _named_in_errors(where: str) -> Iterator[None]:
-    try:
-        yield
-    except UserError as error:
-        raise type(error)(f"{where}: {error}") from error
