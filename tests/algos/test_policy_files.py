@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from manyhands import Behavior, Policy, UserError, fit, load_policy, make, train
 from manyhands.cli import main
@@ -87,3 +89,55 @@ def test_the_same_of_behaviors(behavior, tmp_path):
     assert "method: expected one of vq" in refusal(Behavior.load, tmp_path)
     (tmp_path / "behavior.json").write_text("{}")
     assert "expected an object with method" in refusal(Behavior.load, tmp_path)
+
+
+# Arrays
+
+
+def cut(folder: Path, name: str, columns: int) -> None:
+    arrays = load_file(folder / "policy.safetensors")
+    arrays[name] = np.ascontiguousarray(arrays[name][..., :columns])
+    save_file(arrays, folder / "policy.safetensors")
+
+
+@pytest.mark.parametrize("name", ["model.E", "model.head.embed"])
+def test_arrays_that_are_not_those_that_were_saved(saved, name):
+    was = load_file(saved / "policy.safetensors")[name].shape
+    cut(saved, name, 3)
+    assert refusal(load_policy, saved) == (
+        f"{saved / 'policy.safetensors'}: {name}: expected float32{was}, got "
+        f"float32{(was[0], 3)}"
+    )
+
+
+def without_shapes(folder: Path) -> None:
+    """As earlier versions wrote it."""
+    about = json.loads((folder / "policy.json").read_text())
+    del about["arrays"]
+    (folder / "policy.json").write_text(json.dumps(about))
+
+
+def test_of_older_files_that_they_can_act(saved, policy, data):
+    without_shapes(saved)
+    rows = data.observations[:5]
+    assert np.array_equal(load_policy(saved).act(rows), policy.act(rows))
+    cut(saved, "model.head.embed", 3)
+    said = refusal(load_policy, saved)
+    assert said.startswith(
+        f"{saved / 'policy.safetensors'}: expected arrays that fit each other, as clone"
+    )
+
+
+@pytest.mark.parametrize("name", ["box.low", "scaling.center"])
+def test_of_older_files_that_sizes_agree(saved, name):
+    without_shapes(saved)
+    cut(saved, name, 1)
+    assert "policy.safetensors: expected arrays that " in refusal(load_policy, saved)
+
+
+def test_an_array_that_is_missing(saved):
+    arrays = load_file(saved / "policy.safetensors")
+    del arrays["box.low"]
+    save_file(arrays, saved / "policy.safetensors")
+    without_shapes(saved)
+    assert "box.low: expected an array, got nothing" in refusal(load_policy, saved)

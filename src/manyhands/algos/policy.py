@@ -18,6 +18,9 @@ from manyhands.errors import UserError, named_in_errors
 from manyhands.runs import Run, flatten, unflatten
 from manyhands.types import Box, Pytree
 
+# What lies around the model of every algorithm.
+OUTER = ("box.low", "box.high", "scaling.center", "scaling.scale")
+
 
 @dataclass(frozen=True, eq=False)
 class Policy:
@@ -56,16 +59,14 @@ class Policy:
     def save(self, path: str | Path) -> None:
         """Write policy.safetensors and policy.json; `load_policy` reads them back."""
         run = Run(path)
-        run.write_arrays(
-            "policy.safetensors",
-            {
-                **{f"model{name}": leaf for name, leaf in flatten(self.model).items()},
-                "box.low": np.asarray(self.box.low),
-                "box.high": np.asarray(self.box.high),
-                "scaling.center": self.scaling.center,
-                "scaling.scale": self.scaling.scale,
-            },
-        )
+        arrays = {
+            **{f"model{name}": leaf for name, leaf in flatten(self.model).items()},
+            "box.low": np.asarray(self.box.low),
+            "box.high": np.asarray(self.box.high),
+            "scaling.center": self.scaling.center,
+            "scaling.scale": self.scaling.scale,
+        }
+        run.write_arrays("policy.safetensors", arrays)
         run.write_json(
             "policy.json",
             {
@@ -73,6 +74,8 @@ class Policy:
                 "options": asdict(self.options),
                 "env_id": self.env_id,
                 "summary": self.summary,
+                # What the options do not say: sizes of the data, numbers of codes.
+                "arrays": {name: _kind(array) for name, array in arrays.items()},
             },
         )
 
@@ -92,7 +95,9 @@ def load_policy(path: str | Path) -> Policy:
         if name.startswith("model")
     }
     with named_in_errors(run.path / "policy.safetensors"):
-        return Policy(
+        # Files of earlier versions do not say.
+        _check_arrays(arrays, about.get("arrays", dict.fromkeys(OUTER)))
+        policy = Policy(
             algo=about["algo"],
             options=options,
             model=unflatten(learner.skeleton(options), model, any_shape=True),
@@ -100,6 +105,50 @@ def load_policy(path: str | Path) -> Policy:
             scaling=Scaling(arrays["scaling.center"], arrays["scaling.scale"]),
             env_id=about["env_id"],
             summary=about["summary"],
+        )
+        _check_acting(policy)
+    return policy
+
+
+def _kind(array: np.ndarray) -> str:
+    return f"{array.dtype}{array.shape}"
+
+
+def _check_arrays(
+    arrays: dict[str, np.ndarray], expected: dict[str, str | None]
+) -> None:
+    """Are they those that were saved? Of None, only that it is there is known."""
+    for name, kind in expected.items():
+        found = _kind(arrays[name]) if name in arrays else "nothing"
+        if name not in arrays or kind not in (None, found):
+            raise UserError(f"{name}: expected {kind or 'an array'}, got {found}")
+
+
+def _check_acting(policy: Policy) -> None:
+    """Do the arrays fit each other? By a program that is traced and never run."""
+    box, scaling = policy.box, policy.scaling
+    # Others would be stretched to fit.
+    for one, other in (box, scaling):
+        if one.ndim != 1 or one.shape != other.shape:
+            raise UserError(
+                "expected arrays that are vectors of one length in box, and in "
+                f"scaling, got shapes {one.shape} and {other.shape}"
+            )
+    size = len(box.low)
+    rows = jax.ShapeDtypeStruct((1, len(scaling.center)), jnp.float32)
+    keys = jax.random.split(jax.random.key(0), 1)
+    try:
+        actions = jax.eval_shape(compiled(policy.algo), policy.model, box, rows, keys)
+    except (TypeError, ValueError) as error:
+        why = next(iter(str(error).splitlines()), type(error).__name__)
+        raise UserError(
+            f"expected arrays that fit each other, as {policy.algo} has them; it "
+            f"cannot act with these: {why}"
+        ) from error
+    if actions.shape != (1, size):
+        raise UserError(
+            f"expected arrays that give actions of {size} numbers, got shape "
+            f"{actions.shape[1:]}"
         )
 
 
