@@ -91,6 +91,32 @@ def test_the_same_of_behaviors(behavior, tmp_path):
     assert "expected an object with method" in refusal(Behavior.load, tmp_path)
 
 
+# Where they are saved
+
+
+def test_a_policy_replaces_another_one(saved, policy):
+    policy.save(saved)
+    assert load_policy(saved).algo == "clone"
+
+
+@pytest.mark.parametrize("name", ["config.json", "behavior.json"])
+def test_a_run_is_left_alone(policy, tmp_path, name):
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(UserError) as error:
+        policy.save(tmp_path)
+    assert str(error.value) == (
+        f"{tmp_path}: expected a directory for a policy alone, got one with a run in "
+        f"it ({name}); choose another directory"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_file_is_no_directory_to_save_to(policy, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UserError, match="expected a directory to write to, got a file"):
+        policy.save(tmp_path / "file")
+
+
 # Arrays
 
 

@@ -57,8 +57,22 @@ class Policy:
         return actions if given.ndim == 2 else actions[0]
 
     def save(self, path: str | Path) -> None:
-        """Write policy.safetensors and policy.json; `load_policy` reads them back."""
+        """Write policy.safetensors and policy.json; `load_policy` reads them back.
+
+        A policy that was saved there is replaced; a run is left alone.
+        """
         run = Run(path)
+        run.check()
+        for name in ("config.json", "behavior.json"):
+            if (run.path / name).exists():
+                raise UserError(
+                    f"{run.path}: expected a directory for a policy alone, got one "
+                    f"with a run in it ({name}); choose another directory"
+                )
+        self.write(run)
+
+    def write(self, run: Run) -> None:
+        """The same, among the other files of a run."""
         arrays = {
             **{f"model{name}": leaf for name, leaf in flatten(self.model).items()},
             "box.low": np.asarray(self.box.low),
