@@ -14,11 +14,12 @@ Options = TypeVar("Options")
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `least` to `most`, the ends included or not."""
+    """Numbers from `least` to `most`, the ends included or not; `words` say why."""
 
     least: float = -math.inf
     most: float = math.inf
     ends: bool = True
+    words: str = ""
 
     def __contains__(self, value: float) -> bool:
         if self.ends:
@@ -26,6 +27,8 @@ class Range:
         return self.least < value < self.most
 
     def __str__(self) -> str:
+        if self.words:
+            return self.words
         if self.most == math.inf:
             return f"at least {self.least:g}" if self.ends else f"above {self.least:g}"
         words = "from {:g} to {:g}" if self.ends else "between {:g} and {:g}"

@@ -34,6 +34,12 @@ from manyhands.files import atomic_file, save_arrays, sweep
 from manyhands.types import Pytree
 from manyhands.version import __version__
 
+# The commands that write a config.json, by the entry that only they write.
+COMMANDS = {
+    "method": "manyhands fit",
+    "algo": "manyhands train",
+    "agents": "manyhands zoo train",
+}
 PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "scikit-learn", "mujoco", "gymnasium")
 
 
@@ -78,6 +84,7 @@ class Run:
         config = json.loads(json.dumps(config, default=_plain))
         if (self.path / "config.json").exists():
             begun = self.read_json("config.json")
+            self._check_same_command(begun, config)
             for key in same:
                 for where, was, now in _differences(key, begun.get(key), config[key]):
                     raise UserError(
@@ -86,6 +93,16 @@ class Run:
                     )
         self._sweep()
         self.write_json("config.json", config)
+
+    def _check_same_command(self, begun: Any, config: dict[str, Any]) -> None:
+        there, wanted = command_of(begun), command_of(config)
+        if wanted is None or there == wanted:  # None: a stage of a run, in its folder
+            return
+        what = f"a run of `{there}`" if there else "a config.json that is no run's"
+        raise UserError(
+            f"{self.path}: expected a run of `{wanted}` to go on with, got {what}; "
+            "choose another directory"
+        )
 
     def note(self, **entries: Any) -> None:
         """Add to config.json what decides nothing, but helps to find things again."""
@@ -209,6 +226,12 @@ class Run:
 
     def remove_checkpoint(self) -> None:
         shutil.rmtree(self.checkpoint.parent, ignore_errors=True)
+
+
+def command_of(config: Any) -> str | None:
+    """Which command wrote a config.json; None: none of ours."""
+    entries = config if isinstance(config, dict) else {}
+    return next((name for key, name in COMMANDS.items() if key in entries), None)
 
 
 def _differences(where: str, was: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:

@@ -14,7 +14,7 @@ from manyhands.cli.fit import number_or_auto
 from manyhands.cli.metrics import logged
 from manyhands.data.formats import ReadOptions
 from manyhands.errors import UserError
-from manyhands.runs import Run
+from manyhands.runs import Run, command_of
 
 DEFAULT = "lbrac_v"
 
@@ -117,6 +117,8 @@ def _behavior_set(folder: Path) -> Any:
     """What `fit` found; of several seeds the best, but of several k the user's one."""
     from manyhands.behavior.estimate import Behavior  # JAX: when needed
 
+    if not (folder / "behavior.json").exists():
+        _refuse_run_of_train(folder)
     found, ks = Behavior.load(folder), []
     if (folder / "summary.json").exists():
         summary = Run(folder).read_json("summary.json")
@@ -125,6 +127,19 @@ def _behavior_set(folder: Path) -> Any:
         each = ", ".join(f"{folder / f'replica-{r}'} (k {k})" for r, k in enumerate(ks))
         raise UserError(f"behavior: expected one k, got {len(set(ks))}; choose {each}")
     return found
+
+
+def _refuse_run_of_train(folder: Path) -> None:
+    """Say that it is one, and where in it the set is, if it has one."""
+    begun = (folder / "config.json").exists()
+    config = Run(folder).read_json("config.json") if begun else {}
+    if command_of(config) == "manyhands train" or (folder / "policy.json").exists():
+        own = folder / "behavior"
+        there = (own / "behavior.json").exists()
+        raise UserError(
+            f"behavior: expected a run of `manyhands fit`, got {folder}, a run of "
+            f"`manyhands train`" + (f"; its own is {own}" if there else "")
+        )
 
 
 def _first(value: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Protocol, cast
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError, named_in_errors
 
+BY_NAME = ("minari",)  # formats whose place need not be a path
 FORMATS = ("d4rl", "minari", "robomimic", "lerobot", "npz")
 SUFFIXES = {".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl"}
 
@@ -74,8 +75,6 @@ def parse(spec: str | Path, also: Iterable[str] = ()) -> tuple[str | None, str]:
 
 def detect(path: Path) -> str:
     """The format of an existing file or directory, judged by its content."""
-    if not path.exists():
-        raise UserError(f"{path}: no such file or directory")
     if path.is_dir():
         if (path / "meta" / "info.json").is_file():
             return "lerobot"
@@ -109,6 +108,8 @@ def read(
     """Read a data set from a path or `format:where`; for `also` see `parse`."""
     options = options or ReadOptions()
     name, where = parse(spec, also)
+    if name not in BY_NAME and not Path(where).exists():
+        raise UserError(f"{where}: no such file or directory")
     name = name or detect(Path(where))
     format_ = named(name)
     for field in fields(options):
