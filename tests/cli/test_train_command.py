@@ -123,6 +123,15 @@ def test_of_several_k_one_is_to_be_chosen(folder, cli):
 def test_options_are_those_of_the_algorithm(cli):
     assert "--beta" in cli("train", "--algo", "brac_v", "--help").stdout
     assert "--beta" not in cli("train", "--algo=bc", "--help").stdout
+    for words in (["--beta", "3"], ["--beta=3"]):
+        done = cli("train", "x.npz", "--out", "new", "--algo", "td3_bc", *words)
+        assert done.returncode == 1
+        assert done.stderr == (
+            "error: --beta: td3_bc has no such option; see manyhands train --algo "
+            "td3_bc --help\n"
+        )
+    done = cli("train", "x.npz", "--out", "new", "--expectile", "0.7")
+    assert done.stderr.startswith("error: --expectile: lbrac_v has no such option; see")
 
 
 @pytest.mark.parametrize(

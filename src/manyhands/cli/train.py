@@ -1,6 +1,6 @@
 """manyhands train, manyhands evaluate"""
 
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -157,6 +157,8 @@ def train_command(arguments: list[str]) -> type[Train]:
             algo = value or "".join(arguments[place + 1 : place + 2])
     if algo not in ALGORITHMS:
         return Train  # which will say so
+    if "--help" not in arguments and "-h" not in arguments:
+        _refuse_options_of_others(algo, [flag for flag, _, _ in words])
     overrides = hyper.overrides(ALGORITHMS[algo].presets, several=True)
 
     options = Annotated[overrides, tyro.conf.OmitArgPrefixes]
@@ -166,6 +168,25 @@ def train_command(arguments: list[str]) -> type[Train]:
     )
     named.__doc__ = Train.__doc__
     return named
+
+
+def _refuse_options_of_others(algo: str, flags: list[str]) -> None:
+    """Those that only other algorithms have; tyro would point to another help."""
+    from manyhands.algos.registry import ALGORITHMS
+
+    known = {
+        name: {option.name for option in fields(next(iter(learner.presets.values())))}
+        for name, learner in ALGORITHMS.items()
+    }
+    own = known[algo] | {o.name for o in (*fields(Train), *fields(ReadOptions))}
+    others = set().union(*known.values()) - own
+    for flag in flags:
+        name = flag.removeprefix("--").replace("-", "_")
+        if flag.startswith("--") and name in others:
+            raise UserError(
+                f"{flag}: {algo} has no such option; see manyhands train --algo {algo} "
+                "--help"
+            )
 
 
 def print_summary(summary: dict[str, Any]) -> None:
