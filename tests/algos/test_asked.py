@@ -39,6 +39,23 @@ def test_a_short_run_warms_up_for_a_fifth_of_it(algo, preset, changes, warm_up):
     assert not several
 
 
+@pytest.mark.parametrize(
+    ("algo", "preset", "changes", "updates"),
+    [
+        ("plas", "default", {"steps": 20}, 100_000),
+        ("brac_v", "default", {"behavior_steps": 30}, 30),
+        # As many as `fit` takes: three for ten of 100,000 transitions.
+        ("lbrac_v", "default", {}, 30_000),
+        ("lbrac_v", "default", {"behavior_steps": 50}, 50),
+        ("clone", "paper", {}, 500_000),
+    ],
+)
+def test_updates_of_what_is_fitted_first(algo, preset, changes, updates):
+    learner = ALGORITHMS[algo]
+    [options], _ = asked.grid(learner, preset, changes)
+    assert asked.updates_first(learner, preset, options, 100_000) == updates
+
+
 def test_presets_are_as_they_are_written():
     for learner in ALGORITHMS.values():
         for name, preset in learner.presets.items():

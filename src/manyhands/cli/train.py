@@ -8,7 +8,7 @@ import tyro
 from rich.table import Table
 
 from manyhands import hyper
-from manyhands.cli.console import out, training_progress
+from manyhands.cli.console import First, out, training_progress
 from manyhands.cli.data import Reading, load, origin
 from manyhands.cli.fit import number_or_auto
 from manyhands.cli.metrics import logged
@@ -53,13 +53,14 @@ class Train:
     reading: Reading = field(default_factory=ReadOptions)
 
     def run(self) -> None:
-        from manyhands.algos.registry import algorithm  # JAX: when needed
+        from manyhands.algos.asked import updates_first  # JAX: when needed
+        from manyhands.algos.registry import algorithm
         from manyhands.algos.train import train
 
         changes, learner = self.changes(), algorithm(self.algo)
         presets = learner.presets
         flat = {name: _first(value) for name, value in changes.items()}
-        steps = hyper.resolve(presets, self.preset, flat).steps
+        options = hyper.resolve(presets, self.preset, flat)
         if (self.out / "summary.json").exists():
             raise UserError(
                 f"{self.out}: holds a finished run; choose another directory"
@@ -67,18 +68,21 @@ class Train:
         data = load(self.data, self.reading)
         behavior = None if self.behavior is None else _behavior_set(self.behavior)
         known = self.env or data.env_id
-        first = {"vq": "behaviors"}.get(learner.first or "", learner.first)
-        stages = {
-            "behavior": first if behavior is None else None,
-            "dynamics": "dynamics" if learner.before else None,
-        }
+        stages: dict[str, First] = {}  # by the folder that they leave behind
+        if learner.first and behavior is None:
+            name = {"vq": "behaviors"}.get(learner.first, learner.first)
+            updates = updates_first(learner, self.preset, options, data.transitions)
+            stages["behavior"] = First(name, updates)
+        if learner.before:
+            stages["dynamics"] = First("dynamics", options.model_steps, at_most=True)
         before = [
-            name
-            for place, name in stages.items()
-            if name and not (self.out / place / "summary.json").exists()
+            stage
+            for place, stage in stages.items()
+            if not (self.out / place / "summary.json").exists()
         ]
+        what = f"{self.algo} on {data.name}"
         with (
-            training_progress(f"{self.algo} on {data.name}", steps, before) as bar,
+            training_progress(what, options.steps, before) as bar,
             logged(bar, self.out, self.log) as show,
         ):
             train(
