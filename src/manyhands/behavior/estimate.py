@@ -81,7 +81,11 @@ class Behavior:
     def responsibilities(
         self, data: Trajectories, prior: Literal["learned", "uniform"] = "learned"
     ) -> np.ndarray:
-        """[M', K] how probably each behavior made each trajectory, seen or unseen."""
+        """[M', codes] how probably each behavior made each trajectory, seen or unseen.
+
+        There is a column for every code in use, which may be fewer than the k that
+        `fit` was asked for.
+        """
         return self._responsibilities(data, self.code_log_probs(data), prior)
 
     def unexplained(
