@@ -11,7 +11,6 @@ from manyhands.algos.starting_sets import Start
 from manyhands.hyper import Range, option
 from manyhands.types import Batch, Key, Metrics
 
-
 NONE = Range(
     0, 0, words="0, for clone makes no updates of its own (behavior_steps: of its set)"
 )
