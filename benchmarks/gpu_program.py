@@ -1,11 +1,11 @@
 """Kernels and bytes of an update on a GPU, counted on a machine without one.
 
 XLA compiles for a GPU by its description alone; the loop's program is then read. Bytes
-are those that kernels read and write at most: a slice counts as the array that it is
-taken from, and caches are not known. What a loop within an update does counts as often
-as it goes round. For comparing two programs, not for times. Of MOPO and MOPP, which
-learn dynamics first and may plan, every part is counted (plans: of a step of an
-evaluation of twenty episodes a replica).
+are those that kernels read and write: every array once for each kernel, of slices what
+is taken or put; caches are not known. What a loop within an update does counts as often
+as it goes round. Products are cuBLAS's kernels. For comparing two programs, not for
+times. Of MOPO and MOPP, which learn dynamics first and may plan, every part is counted
+(plans: of a step of an evaluation of twenty episodes a replica).
 It needs JAX's CUDA plugin, in an environment of its own (pip install
 jax-cuda12-plugin jax-cuda12-pjrt nvidia-cuda-nvcc-cu12, of JAX's version).
 Usage: python benchmarks/gpu_program.py [--algos cql lbrac_v] [--replicas 6] [--top 20]
@@ -46,10 +46,13 @@ platform_name: "CUDA"
 dnn_version_info { major: 9 minor: 7 }
 device_description_str: "NVIDIA H200"
 """
+SLICES = {"slice", "dynamic-slice", "gather"}
+PUT = {"dynamic-update-slice": 1, "scatter": 2}  # which operand is put into the first
 FREE = {"get-tuple-element", "parameter", "tuple", "bitcast", "constant"}
 SIZES = {"f32": 4, "s32": 4, "u32": 4, "bf16": 2, "pred": 1, "u8": 1}  # s8: workspace
 LOOP = re.compile(r'body=%?([^\s,]+).*?known_trip_count":\{"n":"(\d+)"')
-LINE = re.compile(r"\s+(?:ROOT )?%?(\S+) = (.*?) ([a-z-]+)\((.*?)\)")
+LINE = re.compile(r"\s+(ROOT )?%?(\S+) = (.*?) ([a-z-]+)\((.*?)\)")
+MARK = re.compile(r"/\*index=\d+\*/")  # at every fifth operand
 
 
 UPDATES, ROWS = 500, 10_000
@@ -132,18 +135,28 @@ def bytes_of(shape: str) -> int:
     )
 
 
+class Step(NamedTuple):
+    name: str
+    shape: str
+    operation: str
+    given: list[str]  # names of steps
+    last: bool  # what its part gives back
+    line: str
+
+
 class Kernel(NamedTuple):
     size: int  # bytes
     name: str
     results: str
     source: str  # what it was made from
     times: int  # in an update
+    product: bool
 
 
 def kernels(text: str) -> list[Kernel]:
     """Of one round of the outermost loop; of all of a program without such a loop."""
     parts = {}
-    for part in re.split(r"\n(?=[%\w].*\{\n)", text):
+    for part in re.split(r"\n(?=[%\w].*\{\n)", MARK.sub("", text)):
         name = re.match(r"(ENTRY )?%?([^\s(]+)", part)
         if name:
             parts["ENTRY" if name.group(1) else name.group(2)] = part
@@ -152,26 +165,76 @@ def kernels(text: str) -> list[Kernel]:
 
 
 def _in_part(parts: dict[str, str], which: str, times: int) -> list[Kernel]:
-    sizes, found = {}, []
-    for line in parts[which].splitlines():
-        match = LINE.match(line)
-        if not match:
+    steps, found = _steps(parts[which]), []
+    for step in steps.values():
+        if step.operation in FREE:
             continue
-        name, shape, operation, operands = match.groups()
-        sizes[name] = bytes_of(shape)
-        if operation in FREE:
-            continue
-        if operation == "while":
-            body, rounds = re.findall(LOOP, line)[0]
+        if step.operation == "while":
+            body, rounds = re.findall(LOOP, step.line)[0]
             found += _in_part(parts, body, times * int(rounds))
             continue
-        given = [o.split()[-1].lstrip("%") for o in operands.split(",") if o.strip()]
-        read = sum(sizes.get(one, 0) for one in given)
-        source = re.search(r'op_name="(.*?)"', line)
-        results = re.sub(r"\{[^}]*\}", "", shape)
+        if step.operation == "fusion":
+            inner = _steps(parts[re.findall(r"calls=%?([^\s,]+)", step.line)[0]])
+        else:  # a kernel of one step
+            inner = {n: steps[n]._replace(operation="parameter") for n in step.given}
+            inner[step.name] = step._replace(last=True)
+        source = re.search(r'op_name="(.*?)"', step.line)
+        results = re.sub(r"\{[^}]*\}", "", step.shape)
         made_from = source.group(1) if source else ""
-        found.append(Kernel(read + sizes[name], name, results, made_from, times))
+        product = 'custom_call_target="__cublas' in step.line
+        found.append(
+            Kernel(_moved(inner), step.name, results, made_from, times, product)
+        )
     return found
+
+
+def _steps(part: str) -> dict[str, Step]:
+    found = {}
+    for match in filter(None, map(LINE.match, part.splitlines())):
+        last, name, shape, operation, given = match.groups()
+        names = [o.split()[-1].lstrip("%") for o in given.split(",") if o.strip()]
+        found[name] = Step(name, shape, operation, names, bool(last), match.string)
+    return found
+
+
+def _moved(steps: dict[str, Step]) -> int:
+    """Bytes that a kernel of these steps reads and writes."""
+    results = _results(steps, next(one for one in steps.values() if one.last))
+    given = [one for one in steps.values() if one.operation == "parameter"]
+    read = sum(_read(steps, results, one) for one in given)
+    return read + sum(_written(steps, one) for one in results)
+
+
+def _results(steps: dict[str, Step], last: Step) -> list[Step]:
+    if last.operation not in ("tuple", "bitcast"):
+        return [last]
+    return [one for name in last.given for one in _results(steps, steps[name])]
+
+
+def _read(steps: dict[str, Step], results: list[Step], array: Step) -> int:
+    """The array once; less if all that is done with it is to take or put slices."""
+    whole, read = bytes_of(array.shape), 0
+    for user in steps.values():
+        if array.name not in user.given:
+            continue
+        if user.operation == "bitcast":
+            read += _read(steps, results, user)
+        elif array.name != user.given[0]:
+            read += whole
+        elif user.operation in SLICES:
+            read += bytes_of(user.shape)
+        elif user.operation not in PUT or user not in results:
+            read += whole
+    return min(read, whole)
+
+
+def _written(steps: dict[str, Step], result: Step) -> int:
+    """All of it, or what is put into an array that was given: in its place."""
+    if result.operation in PUT:
+        into = _results(steps, steps[result.given[0]])[0]
+        if into.operation == "parameter":
+            result = steps[result.given[PUT[result.operation]]]
+    return bytes_of(result.shape)
 
 
 def main() -> None:
@@ -189,8 +252,12 @@ def main() -> None:
         for name, text in compiled(asked, args.task, args.replicas, shapes):
             found = kernels(text)
             many = sum(one.times for one in found)
+            products = sum(one.times for one in found if one.product)
             moved = sum(one.times * one.size for one in found) / 1e6
-            print(f"{name:16}{many:6} kernels{moved:8.0f} MB", flush=True)
+            print(
+                f"{name:16}{many:6} kernels, {products:4} products{moved:8.0f} MB",
+                flush=True,
+            )
             found.sort(key=lambda one: -one.times * one.size)
             for one in found[: args.top]:
                 print(

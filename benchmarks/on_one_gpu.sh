@@ -2,7 +2,7 @@
 # Many results on one GPU: parts run beside each other, which CUDA MPS makes worth while.
 # usage: benchmarks/on_one_gpu.sh FOLDER PART[,PART ...] ...
 # Parts with commas between them run one after another, others at the same time. Parts: paper (four cells of
-# results/policies.md), weights (of Q, in LBRAC-v), heterogeneous, baselines, model-based, tuning, d3rlpy; evaluation and
+# results/policies.md), weights (of Q, in LBRAC-v; weights:brac_v, in BRAC-v), heterogeneous, baselines, model-based, tuning, d3rlpy; evaluation and
 # speed, for which the GPU should be idle (speed:lbrac_v+cql, learners). Of baselines a part may be asked for:
 # 'baselines:*/bc+iql', words as `--only` takes them ('baselines:*hopper*/bcq' makes Hopper's sets alone); of model-based one
 # learner (model-based:mopo).
@@ -85,7 +85,7 @@ part() { # NAME [WORD+WORD ...]
       mkdir -p "$folder/weights"
       for name in $(sets_of weights); do ln -sf "$(realpath "$folder/data/zoo-$name.npz")" "$folder/weights/$name.npz"; done
       $python benchmarks/policies.py --cases $(for task in hopper halfcheetah walker2d; do
-          echo $task-medium+$task-heterogeneous-5+$task-heterogeneous-1/weights; done) --out "$folder/weights.jsonl" \
+          echo $task-medium+$task-heterogeneous-5+$task-heterogeneous-1/${2:+$2-}weights; done) --out "$folder/weights.jsonl" \
         --data "$folder/weights" --seeds 0 1 2 --steps "$steps" --behavior-steps "$steps" --evaluations 5 --episodes 20 --jobs 3 --workers 4 ;;
     heterogeneous)  # below the others in priority, where they share the GPU
       export CUDA_MPS_CLIENT_PRIORITY=1

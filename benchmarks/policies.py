@@ -54,11 +54,11 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "bc": ("bc", {}),
     "clone": ("clone", {}),
     "brac_v": ("brac_v", {}),
-    "brac_v-weights": ("brac_v", dict(value_weight=[0.5, 2.5, 10.0, 100.0])),
     "brac_v-paper": ("brac_v", dict(preset="paper", beta=[1.0, 10.0, 100.0])),
     "lbrac_v-paper": ("lbrac_v", dict(preset="paper")),
     # How much Q has to teach, of mediocre agents and of good ones.
     "weights": ("lbrac_v", dict(value_weight=[25.0, 100.0, 400.0])),
+    "brac_v-weights": ("brac_v", dict(value_weight=[25.0, 100.0, 400.0])),
 }
 
 
@@ -103,7 +103,7 @@ def starts_from_a_set(variant: str) -> bool:
 
 def run_case(case: str, folder: Path, args: argparse.Namespace) -> list[dict]:
     names, variant = parts(case)
-    sets = [mh.load(data_file(folder, name)) for name in names]
+    data = [mh.load(data_file(folder, name)) for name in names]
     options: dict[str, Any] = dict(seed=args.seeds, evaluations=args.evaluations)
     if variant in LBRAC:
         algo, changes = "lbrac_v", LBRAC[variant]
@@ -127,7 +127,7 @@ def run_case(case: str, folder: Path, args: argparse.Namespace) -> list[dict]:
     run = Path(args.data) / "runs" / case.replace("/", "-")
     started = time.perf_counter()
     found = mh.train(
-        sets,
+        data,
         algo,
         out=run,
         episodes=args.episodes,
@@ -135,7 +135,7 @@ def run_case(case: str, folder: Path, args: argparse.Namespace) -> list[dict]:
         **options | changes,
     )
     seconds = time.perf_counter() - started
-    each = len(found) // len(sets)
+    each = len(found) // len(data)
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").open()]
     rows = []
     for r, policy in enumerate(found):

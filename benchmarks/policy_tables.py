@@ -1,8 +1,8 @@
 """Tables and figures of what benchmarks/policies.py found.
 
-results/policies.md from policies.jsonl and from heterogeneous/results.jsonl, which
-`manyhands benchmark heterogeneous` wrote; the study in docs/lbrac_v.md from
-lbrac_study.jsonl (its table is printed, its figure written).
+results/policies.md from policies.jsonl and lbrac_weights.jsonl, and from heterogeneous/
+and baselines/results.jsonl, which `manyhands benchmark` wrote; the study in
+docs/lbrac_v.md from lbrac_study.jsonl (its table is printed, its figure written).
 Usage: python benchmarks/policy_tables.py
 """
 
@@ -13,6 +13,8 @@ import numpy as np
 
 RESULTS = Path("results/policies.jsonl")
 WHOLE = Path("results/heterogeneous/results.jsonl")
+OTHERS = Path("results/baselines/results.jsonl")
+WEIGHTS = Path("results/lbrac_weights.jsonl")
 STUDY = Path("results/lbrac_study.jsonl")
 TASKS = ["halfcheetah", "hopper", "walker2d"]
 COLUMNS = {
@@ -20,7 +22,7 @@ COLUMNS = {
     "brac_v": "BRAC-v",
     "clone": "clone of the best",
     "lbrac_v-paper": "LBRAC-v, `--preset paper`",
-    "default": "LBRAC-v",
+    "default": "LBRAC-v, weight 2.5",
 }
 # Of LBRAC-v on data of the same kind from other agents, for one agent to five: with
 # K = 10, and the best of K = 1, 5, ..., 20.
@@ -96,17 +98,17 @@ def whole() -> str:
         "## After a fit of 200,000 updates",
         "",
         "All fifteen data sets, `manyhands benchmark heterogeneous`, the same seeds",
-        "and episodes. The clone is what LBRAC-v starts from.",
+        "and episodes. The clone is what LBRAC-v starts from; Q with a weight of 2.5.",
         "",
-        "| data | BRAC-v | clone of the best | LBRAC-v | the paper's K = 10 "
-        "| the paper's best K |",
+        "| data | BRAC-v | clone of the best | LBRAC-v, weight 2.5 "
+        "| the paper's K = 10 | the paper's best K |",
         "|---|---|---|---|---|---|",
     ]
     for task in TASKS:
         for k, printed in enumerate(PRINTED[task], start=1):
             name = f"{task}-heterogeneous-{k}"
             of_it = [row for row in rows if row["data"] == f"zoo:{name}"]
-            ours = [row for row in of_it if row["algo"] == "lbrac_v"]
+            ours = [row for row in of_it if row["label"] == "lbrac_v-2.5"]
             cells = [
                 [row["relative"] for row in of_it if row["algo"] == "brac_v"],
                 [row["curve"][0][-1] for row in ours],
@@ -117,8 +119,49 @@ def whole() -> str:
     return "\n".join(lines) + "\n"
 
 
-def shown(found: list[float]) -> str:
-    return f"{np.mean(found):.2f} ± {np.std(found):.2f}" if found else ""
+def weights() -> str:
+    """Three weights of Q on nine data sets, beside the clone and the weight before."""
+    rows, before = lines_of(WEIGHTS), lines_of(WHOLE) + lines_of(OTHERS)
+    lines = [
+        "## How much Q counts",
+        "",
+        "The same updates, fits, seeds and episodes, for data of one agent and of",
+        "five; normalised scores where an agent is mediocre. D is what pi with a",
+        "weight of 100 has come to, in nats.",
+        "",
+        "| data | clone of the best | 2.5 | 25 | 100 | 400 | D |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for task in TASKS:
+        for kind in ("medium", "heterogeneous-1", "heterogeneous-5"):
+            name = f"{task}-{kind}"
+            mine = [row for row in rows if row["case"] == f"{name}/weights"]
+            field = "normalized" if kind == "medium" else "relative"
+            # Of a curve relative returns are known.
+            ratio = mine[0][field] / mine[0]["relative"]
+            found = {2.5: _once(before, name, "lbrac_v-2.5")}
+            for row in mine:
+                found.setdefault(row["options"]["value_weight"], []).append(row)
+            seeds = len(found[100.0])
+            cells = [[row["curve"][0][2] * ratio for row in mine[:seeds]]]
+            cells += [[row[field] for row in found[w]] for w in sorted(found)]
+            apart = np.mean([row["last"]["actor/divergence"] for row in found[100.0]])
+            digits = 1 if kind == "medium" else 2
+            texts = [shown(cell, digits) for cell in cells]
+            lines.append(f"| {' | '.join([name, *texts, f'{apart:.3f}'])} |")
+    return "\n".join(lines) + "\n"
+
+
+def _once(rows: list[dict], name: str, label: str) -> list[dict]:
+    """Those of the first table that has some."""
+    some = [r for r in rows if r["data"] == f"zoo:{name}" and r["label"] == label]
+    return some[: len({row["seed"] for row in some})]
+
+
+def shown(found: list[float], digits: int = 2) -> str:
+    if not found:
+        return ""
+    return f"{np.mean(found):.{digits}f} ± {np.std(found):.{digits}f}"
 
 
 # The study in docs/lbrac_v.md
@@ -182,6 +225,6 @@ def study_table() -> None:
 
 
 if __name__ == "__main__":
-    RESULTS.with_suffix(".md").write_text(f"{results()}\n{whole()}")
+    RESULTS.with_suffix(".md").write_text(f"{results()}\n{whole()}\n{weights()}")
     study_table()
     figure(Path("docs/figures/lbrac_study.png"))

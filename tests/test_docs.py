@@ -159,8 +159,8 @@ def test_the_preset_that_is_shown_loads(tmp_path):
 def test_results_that_are_shown_are_those_that_were_measured(monkeypatch):
     monkeypatch.chdir(ROOT)
     table = runpy.run_path("benchmarks/policy_tables.py")
-    first, second = table["results"](), table["whole"]()
-    assert Path("results/policies.md").read_text() == f"{first}\n{second}"
+    first, second, third = (table[name]() for name in ("results", "whole", "weights"))
+    assert Path("results/policies.md").read_text() == f"{first}\n{second}\n{third}"
     row = re.compile(r"^\| (\w+)-heterogeneous-(\d) \| (.*) \|$", re.MULTILINE)
     found, rest = row.findall(second), row.findall(first)
     page, readme = (DOCS / "lbrac_v.md").read_text(), Path("README.md").read_text()
@@ -168,9 +168,19 @@ def test_results_that_are_shown_are_those_that_were_measured(monkeypatch):
     assert len(rest) == 9
     for task, k, cells in found + rest:
         assert f"| {task}, k = {k} | {cells} |" in page
+    weights = re.findall(r"^\| \w+-(?:medium|heter).*$", third, re.MULTILINE)
+    assert len(weights) == 9
+    for line in weights:
+        assert line in page
+        name, clone, _, _, ours, *_ = line.strip("| ").split(" | ")
+        if name.endswith("medium"):
+            assert f"| {name} | {clone} | {ours} |" in readme
     for task, k, cells in found:
-        ours, _, best = cells.rsplit(" | ", 2)
-        assert k != "5" or f"| {task} | {ours} | {best} |" in readme
+        if k == "5":
+            one = next(w for w in weights if w.startswith(f"| {task}-heterogeneous-5"))
+            _, clone, _, _, ours, *_ = one.strip("| ").split(" | ")
+            brac, *_, best = cells.split(" | ")
+            assert f"| {task} | {brac} | {clone} | {ours} | {best} |" in readme
 
 
 def test_options_of_every_format_are_named():

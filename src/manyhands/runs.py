@@ -46,12 +46,14 @@ PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "scikit-learn", "mujoco", "gymn
 def environment() -> dict[str, Any]:
     """What a result may depend on besides its configuration."""
     device = jax.devices()[0]
+    flags = os.environ.get("XLA_FLAGS")  # some change rounding
     return {
         "manyhands": __version__,
         "python": platform.python_version(),
         "packages": versions(),
         "device": f"{device.platform}: {device.device_kind}",
         "cores": os.cpu_count(),
+        **({} if flags is None else {"XLA_FLAGS": flags}),
     }
 
 

@@ -152,9 +152,10 @@ def test_a_fleet_that_fails_does_not_stop_the_others(tmp_path):
     (tmp_path / "out" / "results.jsonl").unlink()
     assert not benchmark(preset, tmp_path / "out", Local(), only=("fork-2",))
     assert lines(tmp_path) == [json.dumps(row)]
-    with pytest.raises(UserError, match="holds another benchmark: seeds is"):
+    other = content | {"algo": [{"name": "bc", "steps": 6}]}
+    with pytest.raises(UserError, match="another benchmark: bc: steps is 5, not 6"):
         benchmark(
-            presets.parse("mine", content | {"seeds": [1]}),
+            presets.parse("mine", other),
             tmp_path / "out",
             Local(),
             resume=True,

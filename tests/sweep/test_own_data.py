@@ -33,18 +33,27 @@ def preset(*data: str, **changes) -> presets.Preset:
 
 
 @pytest.mark.parametrize("env", [HERE, {"mine.npz": HERE}])
-def test_it_is_evaluated_where_the_preset_says(tmp_path, mine, env):
+def test_it_is_evaluated_where_the_preset_says(tmp_path, mine, env, monkeypatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
     assert not benchmark(preset(mine, env=env), tmp_path / "out", Local())
     (row,) = Results(tmp_path / "out").rows()
     assert len(row["returns"]) == 2
     assert len(row["curve"]) == 2
     assert row["env"] == HERE
+    assert row["together"] == 1
+    assert "XLA_FLAGS" not in row["environment"]
 
 
-def test_without_episodes_no_environment_is_needed(tmp_path, mine):
-    assert not benchmark(preset(mine, episodes=0), tmp_path / "out", Local())
-    (row,) = Results(tmp_path / "out").rows()
-    assert row["return_mean"] is None
+def test_without_episodes_no_environment_is_needed(tmp_path, mine, monkeypatch):
+    flags = "--xla_force_host_platform_device_count=1"
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    asked = preset(mine, episodes=0, seeds=[0, 1])
+    assert not benchmark(asked, tmp_path / "out", Local())
+    rows = Results(tmp_path / "out").rows()
+    assert [row["return_mean"] for row in rows] == [None, None]
+    # What may change rounding is written down.
+    assert [row["together"] for row in rows] == [2, 2]
+    assert [row["environment"]["XLA_FLAGS"] for row in rows] == [flags, flags]
 
 
 def test_what_cannot_be_used_is_refused_before_anything_is_written(tmp_path, mine):

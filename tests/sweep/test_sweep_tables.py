@@ -80,6 +80,52 @@ def test_what_is_wrong_in_a_preset_is_said(tmp_path, text, message):
         presets.load(str(path))
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"episodes": "x"}, "episodes: expected a whole number, at least 0, got 'x'"),
+        ({"episodes": -1}, "episodes: expected a whole number, at least 0, got -1"),
+        ({"evaluations": 1.5}, "evaluations: expected a whole number, .* got 1.5"),
+        ({"evaluations": True}, "evaluations: expected a whole number, .* got True"),
+        ({"transitions": -5}, "transitions: expected .*, at least 1, got -5"),
+        ({"data": "a.npz"}, "data: expected a list of names, got 'a.npz'"),
+        ({"data": ["a.npz", 3]}, "data: expected a list of names, got 3 in it"),
+        ({"seeds": 3}, "seeds: expected a list of whole numbers, got 3"),
+        ({"seeds": [True]}, "seeds: expected a list of whole numbers, got True in it"),
+        ({"about": 3}, "about: expected text, got 3"),
+        ({"algo": {"name": "bc"}}, "algo.*: expected a list of tables, got {'name'"),
+    ],
+)
+def test_what_a_preset_may_hold(wrong, message):
+    content = {"data": ["a"], "seeds": [0], "algo": [{"name": "bc"}]}
+    with pytest.raises(UserError, match=message):
+        presets.parse("mine", content | wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        *(
+            ({"k": k}, f'k: expected whole numbers, at least 1, or "auto"; got {shown}')
+            for k, shown in ((-3, "-3"), (0, "0"), (1.5, "1.5"), ([2, "x"], "'x'"))
+        ),
+        ({"k": []}, "k: expected at least one, got none"),
+        ({"k": [2, 2]}, "k: expected no two alike, got 2, 2"),
+        ({"label": 3}, "label: expected text, got 3"),
+        ({"for": {"a": 3}}, "for: expected options for each of some data sets, got {"),
+    ],
+)
+def test_what_an_entry_may_hold(wrong, message):
+    content = {"data": ["a"], "seeds": [0]}
+    with pytest.raises(UserError, match=message):
+        presets.parse("mine", content | {"algo": [{"name": "lbrac_v"} | wrong]})
+    right = {"name": "lbrac_v", "k": [1, "auto"]}
+    assert presets.parse("mine", content | {"algo": [right]}).entries[0].k == (
+        1,
+        "auto",
+    )
+
+
 def test_an_unknown_preset_or_part_is_refused():
     with pytest.raises(UserError, match="smoky: expected one of baselines, hetero"):
         presets.load("smoky")
@@ -214,6 +260,20 @@ def test_cells_are_mean_and_deviation_of_the_best_k(rows):
         ["zoo:hopper-heterogeneous-2", "0.60 ± 0.10", "1.10 ± 0.00 (K = 5)"],
         ["zoo:hopper-medium", "40.0 ± 0.0", "50.0 ± 0.0 (K = 1)"],
     ]
+
+
+def test_runs_on_different_data_of_one_name_are_not_averaged(rows):
+    for n, one in enumerate(rows):
+        one["fingerprint"] = "abc"
+        one["transitions"] = 7000 + n
+    assert tables.tables(rows)
+    rows[-1]["fingerprint"] = "def"
+    with pytest.raises(
+        UserError,
+        match=r"^zoo:hopper-medium: expected results of one data set, got some of "
+        r"7,003 transitions \(fingerprint abc\) and some of 7,009 \(def\)$",
+    ):
+        tables.tables(rows)
 
 
 def test_every_k_has_its_column_and_what_is_missing_is_empty(rows):

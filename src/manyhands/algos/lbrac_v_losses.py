@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from manyhands.algos.actor_terms import scaled_value
+from manyhands.algos.actor_terms import value_within_reach
 from manyhands.algos.lbrac_v_options import Options
 from manyhands.behavior import vq, vq_learning
 from manyhands.nn.critics import for_members, squared_error
@@ -222,7 +222,17 @@ def actor_loss(
 ) -> tuple[Float[Array, ""], Metrics]:
     """L_actor."""
     action = inside(decoded.pi.sample_with(noise.pi)[0], box)
-    q = values_of_pi(critic, batch.observations, action).min(axis=0)
+
+    def q_of(action: Float[Array, "batch action"]) -> Float[Array, " batch"]:
+        return values_of_pi(critic, batch.observations, action).min(axis=0)
+
+    if config.value_scale == "none":
+        q = q_of(action)
+        value = q.mean()
+    else:
+        value, q = value_within_reach(
+            q_of, action, decoded.b, config.value_weight, config.reach
+        )
     d = divergence(decoded, noise.divergence, config, box).mean()
-    loss = config.beta * d - scaled_value(q, config.value_scale, config.value_weight)
+    loss = config.beta * d - value
     return loss, {"actor/divergence": d, "actor/q": q.mean()}

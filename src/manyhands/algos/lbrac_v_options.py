@@ -44,7 +44,13 @@ class Options(Common):
         1.0, "Weight of beta D in the Q-functions' target.", NOT_NEGATIVE
     )
     value_weight: float = option(
-        2.5, "Weight of Q in the policy's loss, where it is divided.", NOT_NEGATIVE
+        100.0, "Weight of Q in the policy's loss, where it is divided.", NOT_NEGATIVE
+    )
+    reach: float = option(
+        1.0,
+        "How far Q may move pi, in deviations of the behavior, where it is divided; "
+        "for a divergence of reach^2 / 2 nats.",
+        POSITIVE,
     )
     policy_rate: float = option(5e-5, "Learning rate of the policy.", POSITIVE)
     critic_rate: float = option(3e-4, "Learning rate of the Q-functions.", POSITIVE)

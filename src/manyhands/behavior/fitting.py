@@ -142,9 +142,7 @@ class Fitting:
             commitment=options.commitment,
             target_rate=options.target_rate,
             discount=options.discount,
-            weight_decay=[
-                options.weight_decay / problem.transitions for problem in self.problems
-            ],
+            weight_decay=[options.decay(p.transitions) for p in self.problems],
             decay_from=length / 2 if decays else 0.0,
             decay_to=float(length) if decays else NEVER,
         )

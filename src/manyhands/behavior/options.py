@@ -6,6 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from manyhands import hyper
 from manyhands.hyper import COUNT, NOT_NEGATIVE, PART, POSITIVE, SHARE, option
 
+# More of it leaves networks too weak to tell behaviors apart, where there is little
+# data (docs/behavior.md).
+MOST_DECAY = 4.0
+
 
 @dataclass(frozen=True)
 class Options:
@@ -39,7 +43,8 @@ class Options:
     weight_decay: float = option(
         20_000.0,
         "Weight decay of the policy's kernels, in units of the learning rate and "
-        "divided by the number of transitions: the more data, the weaker.",
+        "divided by the number of transitions: the more data, the weaker; at most 4 "
+        "learning rates.",
         NOT_NEGATIVE,
     )
     rate_decay: bool = option(
@@ -65,6 +70,10 @@ class Options:
         "Share of the updates that embed trajectories, before there are codes.",
         PART,
     )
+
+    def decay(self, transitions: int) -> float:
+        """Of the kernels, in learning rates."""
+        return min(self.weight_decay / transitions, MOST_DECAY)
 
 
 # Every number as printed: 500k updates from a random start, one learning rate, Q too.

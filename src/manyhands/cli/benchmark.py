@@ -47,6 +47,7 @@ class Benchmark:
     def run(self) -> None:
         from manyhands.sweep import preset as presets  # JAX: when needed
         from manyhands.sweep.benchmark import benchmark
+        from manyhands.sweep.continuing import look
         from manyhands.sweep.plan import fleets
         from manyhands.sweep.results import Results
 
@@ -68,10 +69,9 @@ class Benchmark:
         out.print(f"{about}{table}: {all_of_it}", soft_wrap=True)
         engine = self._engine()
         if self.plan:
-            there = Results(self.out).keys()
-            todo = [fleet for fleet in chosen if not there.issuperset(fleet.keys)]
-            if todo:
-                self._estimated(todo)
+            held = look(self.out, preset, self.only)
+            if held.todo:
+                self._estimated(held.todo)
             else:
                 out.print("nothing is left to run")
             return

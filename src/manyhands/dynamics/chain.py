@@ -6,10 +6,11 @@ j, and A_i, B_i, C_i the layers of head i,
     h_i = relu(z A_i[:z] + sum_{j<i} y_j A_i[j] + a_i),   k_i = relu(h_i B_i + b_i),
     (mean_i, raw_i) = k_i C_i + c_i,                      y_i = link(mean_i)
 
-Heads wait for each other, and on a GPU it is their number of kernels that takes time.
-So what does not have to wait is done for all heads at once: the products with z before
-the first, and all gradients of weights after the last. What is left for each is one
-product there, two back, and a kernel between any two.
+Heads wait for each other, and on a GPU their many kernels take time, and so does what
+these read and write. So what does not have to wait is done for all heads at once where
+nothing is copied for it: the products with z before the first, and the gradients that
+are sums after the last. The gradients of A and B are products of every head's own: one
+for all heads would need all h and k, and their gradients, side by side.
 """
 
 from collections.abc import Callable
@@ -122,33 +123,44 @@ def _backward(link: Link, saved: Saved, given: Outputs) -> tuple[Array, Heads]:
     x, means, hs, ks, A, B, last = saved
     many = len(A)
     size = x.shape[-1] - many
-    by_x, by_mean, by_h, by_k = jnp.zeros_like(x), [], [], []
+    # With a 1 among the inputs the bias's gradient is a row of the product.
+    inputs = jnp.concatenate([x, jnp.ones((len(x), 1))], axis=-1)
+    by_x, by_mean, by_k, by_A, by_B = jnp.zeros_like(x), [], [], [], []
     for i in reversed(range(many)):
         from_later = _through(link, means[:, i], by_x[:, size + i])
         m, raw = given[0][:, i] + from_later, given[1][:, i]
         k = m[:, None] * last.w[i, :, 0] + raw[:, None] * last.w[i, :, 1]
         k = once(jnp.where(ks[i] > 0, k, 0.0))
-        h = once(jnp.where(hs[i] > 0, k @ B[i].T, 0.0))
+        h = jnp.where(hs[i] > 0, k @ B[i].T, 0.0)
+        # Inputs that pass for its own: products that share theirs would become one,
+        # and all h be copied to lie side by side.
+        h, own = once((h, inputs))
         by_x = by_x + h @ A[i].T
-        for all_of, one in zip((by_mean, by_h, by_k), (m, h, k)):
+        for all_of, one in zip(
+            (by_mean, by_k, by_A, by_B), (m, k, own.T @ h, hs[i].T @ k)
+        ):
             all_of.insert(0, one)
-    H, K, by_H, by_K = map(jnp.stack, (hs, ks, by_h, by_k))
-    by_out = jnp.stack([jnp.stack(by_mean), given[1].T], axis=-1)
-    # With a 1 among the inputs the bias's gradient is a row of the product.
-    inputs = jnp.concatenate([x, jnp.ones((len(x), 1))], axis=-1)
-    by_A = _transposed(_for_heads(inputs, many)) @ by_H
+    by_A = _together(by_A)
     by_heads = (
         Dense(jnp.where(_read(size, many), by_A[:, :-1], 0), by_A[:, -1]),
-        Dense(_transposed(H) @ by_K, by_K.sum(axis=1)),
-        Dense(_transposed(K) @ by_out, by_out.sum(axis=1)),
+        Dense(_together(by_B), jnp.stack(by_k).sum(axis=1)),
+        _by_last(ks, (jnp.stack(by_mean), given[1].T)),
     )
     return by_x[:, :size], by_heads
+
+
+def _by_last(ks: list[Array], by_out: tuple[Array, Array]) -> Dense:
+    """Of C and c, as sums: for a product all k would be copied."""
+    K = jnp.stack(ks)
+    by_w = [(K * one[:, :, None]).sum(axis=1) for one in by_out]
+    by_b = [one.sum(axis=1) for one in by_out]
+    return Dense(jnp.stack(by_w, axis=-1), jnp.stack(by_b, axis=-1))
 
 
 in_turn.defvjp(_forward, _backward)
 
 
-def once(x: Array) -> Array:
+def once(x: Any) -> Any:
     """Written to memory as it is: the compiler would compute it anew for every reader,
     and write down more of what it computes it from."""
     return jax.lax.optimization_barrier(x)
@@ -158,13 +170,15 @@ def _through(link: Link, x: Array, gradient: Array) -> Array:
     return jax.vjp(link, x)[1](gradient)[0]
 
 
-def _transposed(x: Array) -> Array:
-    return jnp.swapaxes(x, -1, -2)
-
-
 def _apart(w: Float[Array, "variable inputs outputs"]) -> list[Array]:
     """Head by head."""
     return [once(w[i]) for i in range(len(w))]
+
+
+def _together(parts: list[Array]) -> Float[Array, "variable inputs outputs"]:
+    """Along an axis that is there: with `jnp.stack` the compiler would put heads before
+    replicas, and Adam's moments would be copied to lie like that, and back."""
+    return jnp.concatenate(parts).reshape(len(parts), *parts[0].shape)
 
 
 def _for_heads(x: Float[Array, "row inputs"], many: int) -> Array:

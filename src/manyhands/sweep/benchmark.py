@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from manyhands.errors import UserError
 from manyhands.files import atomic_file
 from manyhands.sweep import making
-from manyhands.sweep.plan import Fleet, Key, fleets
+from manyhands.sweep.continuing import PRESET, look, placed
+from manyhands.sweep.plan import Fleet
 from manyhands.sweep.preset import Preset
 from manyhands.sweep.results import Results
 from manyhands.wording import counted
@@ -56,24 +57,21 @@ def benchmark(
     Args:
         prepare: what is to be done -> the same, in parts where one is too large.
     """
-    chosen = fleets(preset, only)
     results = Results(folder)
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder}: expected a directory to write to, got a file")
     if results.rows() and not resume:
         raise UserError(
             f"{folder}: holds results already; --resume goes on with what is missing"
         )
-    finished = _finished_but_not_written(folder, chosen)
-    there = results.keys() | set(map(Key.of, finished))
-    todo = [fleet for fleet in chosen if not there.issuperset(fleet.keys)]
+    held = look(folder, preset, only)
+    todo = held.todo
     making.check(todo)
-    _same_as_before(folder / "preset.json", preset)
+    _remember(folder / PRESET, preset)
     results.mend()
-    results.add(finished)
-    done = len(chosen) - len(todo)
+    results.add(held.finished)
+    done = sum(held.there.issuperset(fleet.keys) for fleet in held.chosen)
     if todo:
-        todo = [f for f in prepare(todo) if not there.issuperset(f.keys)]
+        todo = [f for f in prepare(todo) if not held.there.issuperset(f.keys)]
+        todo = placed(folder, todo)
     many = done + len(todo)
     failed: list[Outcome] = []
     for _ in range(ATTEMPTS):
@@ -97,28 +95,9 @@ def benchmark(
     return failed
 
 
-def _same_as_before(path: Path, preset: Preset) -> None:
-    content = json.loads(json.dumps(preset.config()))
-    if path.exists():
-        begun = json.loads(path.read_text())
-        for key, value in content.items():
-            if begun.get(key) != value:
-                raise UserError(
-                    f"{path.parent}: holds another benchmark: {key} is "
-                    f"{begun.get(key)}, not {value}; choose another directory"
-                )
-        return
+def _remember(path: Path, preset: Preset) -> None:
     with atomic_file(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2) + "\n")
-
-
-def _finished_but_not_written(folder: Path, chosen: list[Fleet]) -> list[dict]:
-    """By a benchmark that was killed in between, however it had put runs together."""
-    wanted = {key for fleet in chosen for key in fleet.keys}
-    rows = []
-    for path in sorted((folder / "runs").rglob("rows.json")):
-        rows += json.loads(path.read_text())
-    return [row for row in rows if Key.of(row) in wanted]
+        temporary.write_text(json.dumps(preset.config(), indent=2) + "\n")
 
 
 def _note_failure(folder: Path, outcome: Outcome) -> None:

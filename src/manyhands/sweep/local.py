@@ -14,7 +14,9 @@ from typing import IO
 
 from manyhands.envs.processes import cores
 from manyhands.errors import UserError
+from manyhands.files import atomic_file
 from manyhands.sweep.benchmark import Outcome
+from manyhands.sweep.continuing import FLEET
 from manyhands.sweep.making import Ready
 from manyhands.sweep.plan import Fleet
 
@@ -73,6 +75,8 @@ def run_process(
                 f"{log.name}: another process is still at work on this fleet; if there "
                 "is none, delete this file",
             )
+        with atomic_file(place / FLEET) as temporary:
+            temporary.write_text(fleet.to_json() + "\n")
         process = subprocess.Popen(
             [sys.executable, "-m", "manyhands.sweep.run_fleet", str(folder)]
             + ([] if workers is None else [str(workers)]),

@@ -131,7 +131,7 @@ def joined(
     alike: dict[Hashable, list[int]] = defaultdict(list)
     for number, fleet in enumerate(apart):
         same, options = kind(fleet), json.dumps(fleet.options, sort_keys=True)
-        entry = fleet.label, options, fleet.env
+        entry = fleet.label, options, fleet.env, fleet.k, fleet.seeds
         alike[number if same is None else (*entry, same)].append(number)
     found = {}  # by the place of the first of them
     for group in alike.values():
@@ -166,7 +166,32 @@ def _starts(fleet: Fleet, most: int) -> range:
 
 
 def _with_seeds(fleet: Fleet, first: int, most: int) -> Fleet:
-    seeds = fleet.seeds[first : first + most]
-    names = [f"k-{fleet.k[0]}"] if len(fleet.k) == 1 else []
-    names.append(f"seeds-{'-'.join(map(str, seeds))}")
-    return replace(fleet, seeds=seeds, part="-".join(names))
+    return _named(replace(fleet, seeds=fleet.seeds[first : first + most]))
+
+
+def _named(part: Fleet) -> Fleet:
+    name = spelled_out(replace(part, k=part.k if len(part.k) == 1 else ()))
+    return replace(part, part=name)
+
+
+def spelled_out(part: Fleet) -> str:
+    """All of its K and seeds."""
+    words = [*(["k", *part.k] if part.k else []), "seeds", *part.seeds]
+    return "-".join(map(str, words))
+
+
+def missing(fleet: Fleet, there: set[Key]) -> list[Fleet]:
+    """Parts of a fleet on one data set without what is there: itself where nothing is,
+    else for all K that lack the same seeds."""
+    if there.isdisjoint(fleet.keys):
+        return [fleet]
+    lacking: dict[tuple[int, ...], list[int | str]] = defaultdict(list)
+    for k in fleet.k or (None,):
+        keys = replace(fleet, k=() if k is None else (k,)).keys
+        seeds = tuple(key.seed for key in keys if key not in there)
+        lacking[seeds] += [] if k is None else [k]
+    return [
+        _named(replace(fleet, k=tuple(ks), seeds=seeds))
+        for seeds, ks in lacking.items()
+        if seeds
+    ]

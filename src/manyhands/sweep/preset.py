@@ -18,6 +18,7 @@ be one id for all data sets.
 """
 
 import tomllib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -88,12 +89,15 @@ def load(name: str) -> Preset:
 
 def parse(name: str, content: dict[str, Any]) -> Preset:
     content = dict(content)
-    entries = tuple(_entry(dict(one)) for one in content.pop("algo", []))
+    algos = _list("[[algo]]", content.pop("algo", []), dict, "tables")
+    entries = tuple(_entry(dict(one)) for one in algos)
     known = "about", "data", "seeds", "episodes", "evaluations", "transitions", "env"
     for key in content:
         if key not in known:
             raise UserError(f"{key}: expected one of {', '.join(known)}, algo")
-    data, seeds = (tuple(content.pop(key, ())) for key in ("data", "seeds"))
+    about = _string("about", content.pop("about", ""))
+    data = _list("data", content.pop("data", []), str, "names")
+    seeds = _list("seeds", content.pop("seeds", []), int, "whole numbers")
     labels = [entry.label for entry in entries]
     for what, given in (("data", data), ("seeds", seeds), ("[[algo]]", entries)):
         if not given:
@@ -101,9 +105,13 @@ def parse(name: str, content: dict[str, Any]) -> Preset:
     for seed in seeds:
         check_seed(seed)
     for what, given in (("data", data), ("seeds", seeds), ("label", labels)):
-        if len(set(given)) < len(given):
-            shown = ", ".join(map(str, given))
-            raise UserError(f"{what}: expected no two alike, got {shown}")
+        _no_two_alike(what, given)
+    for what, least in (("episodes", 0), ("evaluations", 0), ("transitions", 1)):
+        if what in content and not _whole(content[what], least):
+            raise UserError(
+                f"{what}: expected a whole number, at least {least}, got "
+                f"{content[what]!r}"
+            )
     if "env" in content:
         content["env"] = _envs(content["env"], data)
     named = [("for", name_of_data) for entry in entries for name_of_data in entry.on]
@@ -112,7 +120,34 @@ def parse(name: str, content: dict[str, Any]) -> Preset:
         if name_of_data not in data:
             known = ", ".join(data)
             raise UserError(f"{what}: expected one of {known}; got {name_of_data}")
-    return Preset(name, content.pop("about", ""), data, entries, seeds, **content)
+    return Preset(name, about, data, entries, seeds, **content)
+
+
+def _whole(value: Any, least: int) -> bool:
+    """True and false are whole numbers for Python, but not for people."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _list(what: str, given: Any, kind: type, noun: str) -> tuple[Any, ...]:
+    """A string is a sequence too: of letters."""
+    if not isinstance(given, list | tuple):
+        raise UserError(f"{what}: expected a list of {noun}, got {given!r}")
+    for one in given:
+        if not isinstance(one, kind) or isinstance(one, bool) or one == "":
+            raise UserError(f"{what}: expected a list of {noun}, got {one!r} in it")
+    return tuple(given)
+
+
+def _string(what: str, given: Any) -> str:
+    if not isinstance(given, str):
+        raise UserError(f"{what}: expected text, got {given!r}")
+    return given
+
+
+def _no_two_alike(what: str, given: Sequence[Any]) -> None:
+    if len(set(given)) < len(given):
+        shown = ", ".join(map(str, given))
+        raise UserError(f"{what}: expected no two alike, got {shown}")
 
 
 def _envs(given: Any, data: tuple[str, ...]) -> dict[str, str]:
@@ -131,14 +166,30 @@ def _envs(given: Any, data: tuple[str, ...]) -> dict[str, str]:
 def _entry(content: dict[str, Any]) -> Entry:
     if "name" not in content:
         raise UserError("[[algo]]: expected a name, got none")
-    name, preset = content.pop("name"), content.pop("preset", "default")
-    label = content.pop("label", name)
+    name = _string("name", content.pop("name"))
+    preset = _string("preset", content.pop("preset", "default"))
+    label = _string("label", content.pop("label", name))
     learner = algorithm(name)
     k = content.pop("k", [10] if learner.first == "vq" else [])
     k = tuple(k) if isinstance(k, list) else (k,)
     if k and learner.first != "vq":
         raise UserError(f"{name}: expected no k, it fits no behavior set")
+    if learner.first == "vq":
+        _check_ks(k)
     on = content.pop("for", {})
+    if not isinstance(on, dict) or not all(isinstance(c, dict) for c in on.values()):
+        raise UserError(f"for: expected options for each of some data sets, got {on!r}")
     for changes in ({}, *on.values()):  # complain before any work is done
         hyper.resolve(learner.presets, preset, content | changes)
     return Entry(name, label, preset, k, content, on)
+
+
+def _check_ks(ks: tuple[Any, ...]) -> None:
+    if not ks:
+        raise UserError("k: expected at least one, got none")
+    for k in ks:
+        if k != "auto" and not _whole(k, 1):
+            raise UserError(
+                f'k: expected whole numbers, at least 1, or "auto"; got {k!r}'
+            )
+    _no_two_alike("k", ks)

@@ -59,7 +59,8 @@ def run(folder: Path, fleet: Fleet, workers: int | None = None) -> list[dict[str
         rows.append(_row(fleet, sets[n], key, policy, mine) | about[n] | more)
     seconds = time.perf_counter() - started
     took = {"fleet_seconds": seconds, "fleet_resumed": resumed}
-    return [row | took for row in rows]
+    # On a GPU the number of replicas may decide how products are computed.
+    return [row | took | {"together": len(rows)} for row in rows]
 
 
 def _one_or_all(sets: list[Trajectories]) -> Any:

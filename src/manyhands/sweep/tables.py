@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from manyhands.errors import UserError
 from manyhands.files import atomic_file
 from manyhands.sweep.statistics import improvement, iqm_interval
 
@@ -65,6 +66,7 @@ class Scores:
     """Results by data set and algorithm."""
 
     def __init__(self, rows: list[dict[str, Any]]):
+        _check_data(rows)
         # Not as they came: which fleet ends first is chance.
         rows = sorted(rows, key=lambda row: row["seed"])
         self.rows = [row for row in rows if row["return_mean"] is not None]
@@ -89,6 +91,20 @@ class Scores:
         if not tried:
             return np.array([]), None
         return max(tried, key=lambda one: one[0].mean())
+
+
+def _check_data(rows: list[dict[str, Any]]) -> None:
+    """A mean over runs on different data would be none of either."""
+    first: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        one = first.setdefault(row["data"], row)
+        if one.get("fingerprint") != row.get("fingerprint"):
+            raise UserError(
+                f"{row['data']}: expected results of one data set, got some of "
+                f"{one['transitions']:,} transitions (fingerprint "
+                f"{one.get('fingerprint')}) and some of {row['transitions']:,} "
+                f"({row.get('fingerprint')})"
+            )
 
 
 def measure(data: str, rows: list[dict[str, Any]]) -> str:
