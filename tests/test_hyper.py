@@ -17,6 +17,7 @@ class Some:
     discount: float = hyper.option(0.9, "How far.", hyper.SHARE)
     start: Literal["here", "there"] = hyper.option("here", "Where.")
     decay: bool = hyper.option(True, "Slower.")
+    offset: float = hyper.option(0.0, "Anything.")
 
 
 PRESETS = {"default": Some(), "paper": Some(steps=500)}
@@ -39,6 +40,12 @@ def test_a_preset_with_changes():
     )
 
 
+@pytest.mark.parametrize("seven", [7, 7.0, np.int64(7)])
+def test_whole_numbers_are_pythons(seven):
+    steps = hyper.resolve(PRESETS, "default", {"steps": seven}).steps
+    assert (type(steps), steps) == (int, 7)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -48,7 +55,10 @@ def test_a_preset_with_changes():
         ({"steps": float("nan")}, "steps: expected a whole number at least 1, got nan"),
         ({"rate": 0.0}, "rate: expected above 0, got 0.0"),
         ({"rate": float("nan")}, "rate: expected above 0, got nan"),
-        ({"rate": "fast"}, "rate: expected above 0, got fast"),
+        ({"steps": "7"}, "steps: expected a whole number at least 1, got '7'"),
+        ({"rate": "fast"}, "rate: expected a number above 0, got 'fast'"),
+        ({"rate": "0.1"}, "rate: expected a number above 0, got '0.1'"),
+        ({"offset": "1"}, "offset: expected a number, got '1'"),
         ({"share": 1.0}, "share: expected between 0 and 1, got 1.0"),
         ({"discount": 1.1}, "discount: expected from 0 to 1, got 1.1"),
         ({"start": "foo"}, "start: expected one of here, there, got foo"),

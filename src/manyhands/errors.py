@@ -2,7 +2,10 @@
 
 import importlib
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +24,15 @@ class UserNote(UserWarning):
 
 def note(message: str) -> None:
     warnings.warn(message, UserNote, stacklevel=3)
+
+
+@contextmanager
+def named_in_errors(where: str | Path) -> Iterator[None]:
+    """Put the file in front of what is wrong with its content."""
+    try:
+        yield
+    except UserError as error:
+        raise type(error)(f"{where}: {error}") from error
 
 
 def check_seed(seed: Any) -> None:

@@ -14,11 +14,12 @@ Options = TypeVar("Options")
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `least` to `most`, the ends included or not."""
+    """Numbers from `least` to `most`, the ends included or not; `words` say why."""
 
     least: float = -math.inf
     most: float = math.inf
     ends: bool = True
+    words: str = ""
 
     def __contains__(self, value: float) -> bool:
         if self.ends:
@@ -26,6 +27,8 @@ class Range:
         return self.least < value < self.most
 
     def __str__(self) -> str:
+        if self.words:
+            return self.words
         if self.most == math.inf:
             return f"at least {self.least:g}" if self.ends else f"above {self.least:g}"
         words = "from {:g} to {:g}" if self.ends else "between {:g} and {:g}"
@@ -56,7 +59,26 @@ def resolve(
         if name not in known:
             raise UserError(f"{name}: expected one of the options {', '.join(known)}")
         _check(known[name], value)
-    return replace(chosen, **changes)  # pyright: ignore
+    # Others' whole numbers (10.0, NumPy's) as Python's: they decide shapes and loops.
+    plain = {
+        name: int(value) if known[name].type is int else value
+        for name, value in changes.items()
+    }
+    return replace(chosen, **plain)  # pyright: ignore
+
+
+def restore(kind: type[Options], values: Any) -> Options:
+    """Options that a file holds; an older version may have written fewer of them."""
+    known = [option.name for option in fields(kind)]  # pyright: ignore
+    if not isinstance(values, Mapping):
+        raise UserError(f"options: expected an object, got {values}")
+    unknown = [name for name in values if name not in known]
+    if unknown:
+        raise UserError(
+            f"options: expected some of {', '.join(known)}, got {', '.join(unknown)}; "
+            "was it written by another version?"
+        )
+    return kind(**values)
 
 
 def _check(option: Field, value: Any) -> None:
@@ -71,13 +93,18 @@ def _check(option: Field, value: Any) -> None:
             raise UserError(f"{option.name}: expected true or false, got {value}")
         return
     try:
-        number = float(value)
+        # A text is no number, though "10" could be read as one.
+        number = math.nan if isinstance(value, str | bytes) else float(value)
     except (TypeError, ValueError):
         number = math.nan
     whole = kind is not int or (math.isfinite(number) and number == int(number))
     if not whole or number not in (limits or Range()):  # NaN is in no range
-        noun = "a whole number " if kind is int and not whole else ""
-        raise UserError(f"{option.name}: expected {noun}{limits}, got {value}")
+        noun = ""
+        if not whole or limits is None or isinstance(value, str | bytes):
+            noun = "a whole number" if kind is int else "a number"
+        expected = f"{noun} {limits or ''}".strip()
+        shown = repr(value) if isinstance(value, str | bytes) else value
+        raise UserError(f"{option.name}: expected {expected}, got {shown}")
 
 
 def varying(options: Sequence[Any]) -> list[dict[str, Any]]:

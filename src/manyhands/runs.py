@@ -34,6 +34,12 @@ from manyhands.files import atomic_file, save_arrays, sweep
 from manyhands.types import Pytree
 from manyhands.version import __version__
 
+# The commands that write a config.json, by the entry that only they write.
+COMMANDS = {
+    "method": "manyhands fit",
+    "algo": "manyhands train",
+    "agents": "manyhands zoo train",
+}
 PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "scikit-learn", "mujoco", "gymnasium")
 
 
@@ -80,6 +86,7 @@ class Run:
         config = json.loads(json.dumps(config, default=_plain))
         if (self.path / "config.json").exists():
             begun = self.read_json("config.json")
+            self._check_same_command(begun, config)
             for key in same:
                 for where, was, now in _differences(key, begun.get(key), config[key]):
                     raise UserError(
@@ -88,6 +95,16 @@ class Run:
                     )
         self._sweep()
         self.write_json("config.json", config)
+
+    def _check_same_command(self, begun: Any, config: dict[str, Any]) -> None:
+        there, wanted = command_of(begun), command_of(config)
+        if wanted is None or there == wanted:  # None: a stage of a run, in its folder
+            return
+        what = f"a run of `{there}`" if there else "a config.json that is no run's"
+        raise UserError(
+            f"{self.path}: expected a run of `{wanted}` to go on with, got {what}; "
+            "choose another directory"
+        )
 
     def note(self, **entries: Any) -> None:
         """Add to config.json what decides nothing, but helps to find things again."""
@@ -112,6 +129,18 @@ class Run:
             raise UserError(f"{path}: no such file; expected a run directory") from None
         except ValueError as error:
             raise UserError(f"{path}: expected JSON: {error}") from None
+
+    def read_object(self, name: str, entries: Iterable[str]) -> dict[str, Any]:
+        """A JSON object that has all of these."""
+        found = self.read_json(name)
+        there = sorted(found) if isinstance(found, dict) else type(found).__name__
+        for entry in entries:
+            if not isinstance(found, dict) or entry not in found:
+                raise UserError(
+                    f"{self.path / name}: expected an object with {entry}, got "
+                    f"{there or 'an empty one'}"
+                )
+        return found
 
     # Metrics
 
@@ -199,6 +228,12 @@ class Run:
 
     def remove_checkpoint(self) -> None:
         shutil.rmtree(self.checkpoint.parent, ignore_errors=True)
+
+
+def command_of(config: Any) -> str | None:
+    """Which command wrote a config.json; None: none of ours."""
+    entries = config if isinstance(config, dict) else {}
+    return next((name for key, name in COMMANDS.items() if key in entries), None)
 
 
 def _differences(where: str, was: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:

@@ -39,6 +39,23 @@ def test_a_short_run_warms_up_for_a_fifth_of_it(algo, preset, changes, warm_up):
     assert not several
 
 
+@pytest.mark.parametrize(
+    ("algo", "preset", "changes", "updates"),
+    [
+        ("plas", "default", {"steps": 20}, 100_000),
+        ("brac_v", "default", {"behavior_steps": 30}, 30),
+        # As many as `fit` takes: three for ten of 100,000 transitions.
+        ("lbrac_v", "default", {}, 30_000),
+        ("lbrac_v", "default", {"behavior_steps": 50}, 50),
+        ("clone", "paper", {}, 500_000),
+    ],
+)
+def test_updates_of_what_is_fitted_first(algo, preset, changes, updates):
+    learner = ALGORITHMS[algo]
+    [options], _ = asked.grid(learner, preset, changes)
+    assert asked.updates_first(learner, preset, options, 100_000) == updates
+
+
 def test_presets_are_as_they_are_written():
     for learner in ALGORITHMS.values():
         for name, preset in learner.presets.items():
@@ -52,6 +69,10 @@ REFUSED = {
     "train([data, 3], 'bc')": "data: expected a data set (mh.load), got 3",
     "fit(data, k=2.5)": "k: expected a number from 1 to the",
     "train(data, k=2.5)": "k: expected a number from 1 to the",
+    "fit(data, steps='10')": "steps: expected a whole number at least 1, got '10'",
+    "train(data, steps='10')": "steps: expected a whole number at least 0, got '10'",
+    "train(data, 'bc', policy_rate='0.1')": "policy_rate: expected a number above 0, "
+    "got '0.1'",
     "fit(data, seed=-1)": "seed: expected a number from 0 to 2^31 - 1, got -1",
 }
 PROGRAM = """

@@ -78,6 +78,8 @@ def test_errors_are_one_line_and_nothing_is_written(cli, tmp_path):
     before = (tmp_path / "a.npz").read_bytes()
     cases = {
         "data info absent.npz": "error: absent.npz: no such file or directory",
+        "data info d4rl:no.hdf5": "error: no.hdf5: no such file or directory",
+        "data info lerobot:no": "error: no: no such file or directory",
         "data make fork-9 --out b.npz": "error: fork-9: expected a built-in data set",
         "data make fork-2 --out a.npz": "error: a.npz: exists already; pass",
         "data make fork-2 --out b.xyz": "error: b.xyz: expected a name that ends in",

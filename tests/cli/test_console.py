@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from manyhands.cli import console
+from manyhands.cli.console import First
 
 # What a learner reports, when: a stage that comes first, and then its own.
 REPORTS = [
@@ -25,12 +26,12 @@ def clock(monkeypatch) -> list[float]:
     return now
 
 
-@pytest.mark.parametrize("before", [(), ("bc",)])
+@pytest.mark.parametrize("before", [(), (First("bc", 2000),)])
 def test_every_stage_has_its_own_name_count_and_rate(clock, capsys, before):
     with console.training_progress("brac_v on x", 1000, before) as show:
         for clock[0], done, values in REPORTS:
             show(done, values)
-    first = [f"brac_v on x, {name} first: {{}} updates" for name in before]
+    first = [f"brac_v on x, {one.name} first: {{}} of 2,000" for one in before]
     own = "brac_v on x: {} of 1,000"
     counts = [*2 * (first or [own]), own, own]
     lines = [
@@ -42,11 +43,12 @@ def test_every_stage_has_its_own_name_count_and_rate(clock, capsys, before):
 
 def test_a_foretold_stage_begins_with_what_it_shows(clock, capsys):
     """Its count does not fall back where the first stage was a short one."""
-    with console.training_progress("mopo on x", 900, ["dynamics"]) as show:
+    before = [First("dynamics", 3000, at_most=True)]
+    with console.training_progress("mopo on x", 900, before) as show:
         for clock[0], done, shown in [(5, 20, "held-out error"), (9, 50, "critic/q")]:
             show(done, {shown: 1.0})
     assert capsys.readouterr().err.splitlines() == [
-        "mopo on x, dynamics first: 20 updates, held-out error 1",
+        "mopo on x, dynamics first: 20 of at most 3,000, held-out error 1",
         "mopo on x: 50 of 900, critic/q 1",
     ]
 
@@ -55,12 +57,12 @@ def test_the_bar_of_the_last_stage_follows_that_of_the_first(monkeypatch):
     written = io.StringIO()
     screen = Console(file=written, force_terminal=True, width=120)
     monkeypatch.setattr(console, "err", screen)
-    with console.training_progress("brac_v on x", 1000, ["bc"]) as show:
+    with console.training_progress("brac_v on x", 1000, [First("bc", 2000)]) as show:
         for _, done, values in REPORTS:
             show(done, values)
     frames = [line for line in written.getvalue().splitlines() if "brac_v" in line]
     assert "brac_v on x, bc first" in frames[0]
-    assert "0/?" in frames[0]
+    assert "0/2000" in frames[0]
     assert "bc first" not in frames[-1]
     assert "450/1000" in frames[-1]
     assert "critic/q 2.5" in frames[-1]

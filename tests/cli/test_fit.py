@@ -211,6 +211,15 @@ ERRORS = {
     "--out begun --k 2 --batch-size 7": (
         "begun: holds another run: options.batch_size is 256, not 7; choose another"
     ),
+    "--out trained": (
+        "trained: expected a run of `manyhands fit` to go on with, got a run of "
+        "`manyhands train`; choose another directory"
+    ),
+    "--out foreign": (
+        "foreign: expected a run of `manyhands fit` to go on with, got a config.json "
+        "that is no run's; choose another directory"
+    ),
+    "--out list": "list: expected a run of `manyhands fit` to go on with, got a config",
 }
 
 
@@ -220,6 +229,10 @@ def test_errors_are_one_line_and_nothing_is_written(cli, folder, tmp_path, words
     for run, name in (("finished", "summary.json"), ("begun", "config.json")):
         (tmp_path / run).mkdir()
         (tmp_path / run / name).write_bytes(begun)
+    others = {"trained": '{"algo": "bc"}', "foreign": '{"a": 1}', "list": "[]"}
+    for run, content in others.items():
+        (tmp_path / run).mkdir()
+        (tmp_path / run / "config.json").write_text(content)
     before = names(tmp_path)
     done = cli("fit", folder / "data.npz", *FIT, *words.split())
     assert done.returncode == 1

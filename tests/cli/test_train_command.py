@@ -77,6 +77,32 @@ def test_train_from_a_behavior_set(folder, cli):
     assert again.stderr.startswith("error: run: holds a finished run")
 
 
+def test_a_run_of_train_is_no_behavior_set(folder, cli):
+    wrong, said = folder / "many", "behavior: expected a run of `manyhands fit`, got "
+    train = ["train", folder / "data.npz", "--out", "run", "--behavior"]
+    done = cli(*train, wrong)
+    assert done.returncode == 1
+    assert done.stderr == f"error: {said}{wrong}, a run of `manyhands train`\n"
+    # Some have one inside.
+    for path, name in (("begun", "config.json"), ("begun/behavior", "behavior.json")):
+        Path(path).mkdir()
+        Path(path, name).write_bytes((folder / "many" / "config.json").read_bytes())
+    done = cli(*train, "begun")
+    assert done.stderr.endswith("`manyhands train`; its own is begun/behavior\n")
+    assert not Path("run").exists()
+
+
+def test_a_run_of_fit_is_not_gone_on_with(folder, cli):
+    Path("begun").mkdir()
+    Path("begun/config.json").write_bytes((folder / "set" / "config.json").read_bytes())
+    done = cli("train", folder / "data.npz", "--out", "begun", "--algo", "bc")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: begun: expected a run of `manyhands train` to go on with, got a run of "
+        "`manyhands fit`; choose another directory\n"
+    )
+
+
 def test_of_several_k_one_is_to_be_chosen(folder, cli):
     data, words = folder / "data.npz", "--steps 40 --policy-width 16 --no-compare"
     fit = ["--k", 2, 3, "--no-figures", *words.split()]
@@ -97,6 +123,15 @@ def test_of_several_k_one_is_to_be_chosen(folder, cli):
 def test_options_are_those_of_the_algorithm(cli):
     assert "--beta" in cli("train", "--algo", "brac_v", "--help").stdout
     assert "--beta" not in cli("train", "--algo=bc", "--help").stdout
+    for words in (["--beta", "3"], ["--beta=3"]):
+        done = cli("train", "x.npz", "--out", "new", "--algo", "td3_bc", *words)
+        assert done.returncode == 1
+        assert done.stderr == (
+            "error: --beta: td3_bc has no such option; see manyhands train --algo "
+            "td3_bc --help\n"
+        )
+    done = cli("train", "x.npz", "--out", "new", "--expectile", "0.7")
+    assert done.stderr.startswith("error: --expectile: lbrac_v has no such option; see")
 
 
 @pytest.mark.parametrize(
@@ -109,6 +144,10 @@ def test_options_are_those_of_the_algorithm(cli):
         (["--algo", "bc", "--preset", "x"], "preset: expected one of default, paper"),
         (["--behavior", "nowhere"], "nowhere/behavior.json: no such file"),
         (["--k", "2", "many"], "k: expected a number or auto, got many"),
+        (
+            ["--algo", "clone", "--steps", "20"],
+            "steps: expected 0, for clone makes no updates of its own",
+        ),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(folder, cli, words, message):

@@ -1,5 +1,6 @@
 """Each remark appears where it should and nowhere else."""
 
+import itertools
 import json
 
 import numpy as np
@@ -32,6 +33,41 @@ def ends() -> np.ndarray:
 def test_nothing_to_remark_on_healthy_data():
     assert remarks(healthy()) == []
     assert remarks(make("fork-3", 3000)) == []
+
+
+@pytest.mark.parametrize("name", ["fork-1", "fork-2", "fork-5", "leap-1"])
+def test_lengths_that_vary_are_no_time_limit(name):
+    """Even where few trajectories happen to have the same, longest length."""
+    for transitions, seed in itertools.product((200, 500, 2000), (0, 1)):
+        found = remarks(make(name, transitions, seed))
+        assert not any("time limit" in remark for remark in found)
+
+
+def ending_after(lengths: list[int]) -> Trajectories:
+    """In terminals."""
+    ends = np.isin(np.arange(sum(lengths)), np.cumsum(lengths) - 1)
+    random = np.random.default_rng(0)
+    rows = random.uniform(-0.9, 0.9, (len(ends), 2))
+    return Trajectories.from_arrays(
+        observations=rows,
+        actions=rows,
+        rewards=rows[:, 0],
+        terminals=ends,
+        timeouts=ends & False,
+        final_observations=rows[: len(lengths)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("longest", "found"), [(4, False), (5, True), (6, True), (2, False)]
+)
+def test_a_time_limit_heaps_trajectories_up(longest, found):
+    """Among others of different lengths; then among others of nearly that length."""
+    said = "a terminal after exactly 100 steps"
+    apart = ending_after([*range(10, 70)] + [100] * longest)
+    assert any(said in remark for remark in remarks(apart)) == found
+    near = ending_after([98] * 3 + [99] * 3 + [100] * longest)
+    assert not any(said in remark for remark in remarks(near))
 
 
 def column(values: np.ndarray, index: int, value: float) -> np.ndarray:

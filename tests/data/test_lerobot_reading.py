@@ -284,7 +284,10 @@ def test_bad_meta_files(root):
     (root / "meta" / "info.json").write_text("{")
     with pytest.raises(UserError, match="meta/info.json: expected a JSON file"):
         load(root)
+    (root / "empty").mkdir()
     with pytest.raises(UserError, match="meta/info.json: expected a JSON file"):
+        load(f"lerobot:{root / 'empty'}")
+    with pytest.raises(UserError, match="elsewhere: no such file or directory"):
         load(f"lerobot:{root / 'elsewhere'}")
 
 

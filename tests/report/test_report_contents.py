@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from report_pages import NAMES, content_of, moved, read_json
 
-from manyhands import Behavior, Trajectories, UserError, write_report
+from manyhands import Behavior, Trajectories, UserError, load_policy, write_report
 from manyhands.cli import main
 from manyhands.report import trajectory_map
 from manyhands.report.payload import payload
@@ -169,6 +169,11 @@ def test_the_command_finds_the_data_by_itself(folder, capsys, tmp_path, monkeypa
 ERRORS = {
     "absent": "absent/config.json: no such file; expected a run directory",
     "unfinished": "unfinished: this run is not finished; repeat its command",
+    "policy": "policy: expected a run, got a saved policy, which is none; give the "
+    "directory that `manyhands train --out` has written",
+    "behaviors": "behaviors: expected a run, got a saved behavior set, which is none",
+    "train/replica-1": "train/replica-1: expected a run, got a saved policy, which is "
+    "none; give train\n",
     "fit train": "out: expected a file for the page of several runs",
     "fit --out fit": "fit: expected a file to write to, got a directory",
     "fit --data fork:fork-1": "fork-1: expected the data set that the runs were made",
@@ -202,6 +207,8 @@ def test_errors_are_one_line(folder, capsys, tmp_path, monkeypatch, words):
         moved(folder, name, tmp_path)
     (tmp_path / "unfinished").mkdir()
     shutil.copy("fit/config.json", "unfinished")
+    load_policy("train").save("policy")
+    Behavior.load("fit").save("behaviors")
     code, out, err = run(capsys, *words.split())
     assert (code, out) == (1, "")
     assert err.startswith(f"error: {ERRORS[words]}")

@@ -13,9 +13,11 @@ import numpy as np
 from manyhands import hyper
 from manyhands.algos import arenas
 from manyhands.algos.algorithm import Algorithm, Setting
+from manyhands.algos.registry import algorithm
 from manyhands.behavior.estimate import Behavior
 from manyhands.behavior.fit import USUAL_K, check_different, check_k, listed, usual_k
 from manyhands.behavior.methods import METHODS
+from manyhands.behavior.options import resolve
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError, check_seed
 
@@ -63,7 +65,9 @@ def grid(
     lists = {
         name: list(value)
         for name, value in changes.items()
-        if name in floats and isinstance(value, Sequence | np.ndarray)
+        if name in floats
+        and isinstance(value, Sequence | np.ndarray)
+        and not isinstance(value, str)
     }
     rest = {name: value for name, value in changes.items() if name not in lists}
     rest = _short_warm_up(learner, preset, rest) | rest
@@ -72,6 +76,18 @@ def grid(
         for values in itertools.product(*lists.values())
     ]
     return options, bool(lists)
+
+
+def updates_first(
+    learner: Algorithm, preset: str, options: Any, transitions: int
+) -> int:
+    """How many what is fitted first takes, on a data set of this size."""
+    assert learner.first is not None
+    changes = learner.first_changes(options)
+    if learner.first in METHODS:
+        return resolve(preset, changes, transitions).steps
+    presets = algorithm(learner.first).presets
+    return hyper.resolve(presets, preset, changes).steps
 
 
 def _short_warm_up(

@@ -11,10 +11,14 @@ from manyhands.algos.starting_sets import Start
 from manyhands.hyper import Range, option
 from manyhands.types import Batch, Key, Metrics
 
+NONE = Range(
+    0, 0, words="0, for clone makes no updates of its own (behavior_steps: of its set)"
+)
+
 
 @learner_options
 class Options(Common):
-    steps: int = option(0, "Updates after the behavior set: none.", Range(0, 0))
+    steps: int = option(0, "Updates after the behavior set: none.", NONE)
     behavior_steps: int = option(
         0, "Updates of the behavior set; 0: as many as `fit` takes by default.", WHOLE
     )

@@ -11,11 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from manyhands import hyper
 from manyhands.algos.registry import algorithm
 from manyhands.behavior.problem import Scaling
-from manyhands.errors import UserError
+from manyhands.errors import UserError, named_in_errors
 from manyhands.runs import Run, flatten, unflatten
 from manyhands.types import Box, Pytree
+
+# What lies around the model of every algorithm.
+OUTER = ("box.low", "box.high", "scaling.center", "scaling.scale")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,18 +57,30 @@ class Policy:
         return actions if given.ndim == 2 else actions[0]
 
     def save(self, path: str | Path) -> None:
-        """Write policy.safetensors and policy.json; `load_policy` reads them back."""
+        """Write policy.safetensors and policy.json; `load_policy` reads them back.
+
+        A policy that was saved there is replaced; a run is left alone.
+        """
         run = Run(path)
-        run.write_arrays(
-            "policy.safetensors",
-            {
-                **{f"model{name}": leaf for name, leaf in flatten(self.model).items()},
-                "box.low": np.asarray(self.box.low),
-                "box.high": np.asarray(self.box.high),
-                "scaling.center": self.scaling.center,
-                "scaling.scale": self.scaling.scale,
-            },
-        )
+        run.check()
+        for name in ("config.json", "behavior.json"):
+            if (run.path / name).exists():
+                raise UserError(
+                    f"{run.path}: expected a directory for a policy alone, got one "
+                    f"with a run in it ({name}); choose another directory"
+                )
+        self.write(run)
+
+    def write(self, run: Run) -> None:
+        """The same, among the other files of a run."""
+        arrays = {
+            **{f"model{name}": leaf for name, leaf in flatten(self.model).items()},
+            "box.low": np.asarray(self.box.low),
+            "box.high": np.asarray(self.box.high),
+            "scaling.center": self.scaling.center,
+            "scaling.scale": self.scaling.scale,
+        }
+        run.write_arrays("policy.safetensors", arrays)
         run.write_json(
             "policy.json",
             {
@@ -72,6 +88,8 @@ class Policy:
                 "options": asdict(self.options),
                 "env_id": self.env_id,
                 "summary": self.summary,
+                # What the options do not say: sizes of the data, numbers of codes.
+                "arrays": {name: _kind(array) for name, array in arrays.items()},
             },
         )
 
@@ -79,24 +97,73 @@ class Policy:
 def load_policy(path: str | Path) -> Policy:
     """What `Policy.save` or a training run has written."""
     run = Run(path)
-    about, arrays = run.read_json("policy.json"), run.read_arrays("policy.safetensors")
-    learner = algorithm(about["algo"])
-    default = next(iter(learner.presets.values()))
-    options = type(default)(**about["options"])
+    about = run.read_object("policy.json", ("algo", "options", "env_id", "summary"))
+    with named_in_errors(run.path / "policy.json"):
+        learner = algorithm(about["algo"])
+        default = next(iter(learner.presets.values()))
+        options = hyper.restore(type(default), about["options"])
+    arrays = run.read_arrays("policy.safetensors")
     model = {
         name.removeprefix("model"): leaf
         for name, leaf in arrays.items()
         if name.startswith("model")
     }
-    return Policy(
-        algo=about["algo"],
-        options=options,
-        model=unflatten(learner.skeleton(options), model, any_shape=True),
-        box=Box(jnp.asarray(arrays["box.low"]), jnp.asarray(arrays["box.high"])),
-        scaling=Scaling(arrays["scaling.center"], arrays["scaling.scale"]),
-        env_id=about["env_id"],
-        summary=about["summary"],
-    )
+    with named_in_errors(run.path / "policy.safetensors"):
+        # Files of earlier versions do not say.
+        _check_arrays(arrays, about.get("arrays", dict.fromkeys(OUTER)))
+        policy = Policy(
+            algo=about["algo"],
+            options=options,
+            model=unflatten(learner.skeleton(options), model, any_shape=True),
+            box=Box(jnp.asarray(arrays["box.low"]), jnp.asarray(arrays["box.high"])),
+            scaling=Scaling(arrays["scaling.center"], arrays["scaling.scale"]),
+            env_id=about["env_id"],
+            summary=about["summary"],
+        )
+        _check_acting(policy)
+    return policy
+
+
+def _kind(array: np.ndarray) -> str:
+    return f"{array.dtype}{array.shape}"
+
+
+def _check_arrays(
+    arrays: dict[str, np.ndarray], expected: dict[str, str | None]
+) -> None:
+    """Are they those that were saved? Of None, only that it is there is known."""
+    for name, kind in expected.items():
+        found = _kind(arrays[name]) if name in arrays else "nothing"
+        if name not in arrays or kind not in (None, found):
+            raise UserError(f"{name}: expected {kind or 'an array'}, got {found}")
+
+
+def _check_acting(policy: Policy) -> None:
+    """Do the arrays fit each other? By a program that is traced and never run."""
+    box, scaling = policy.box, policy.scaling
+    # Others would be stretched to fit.
+    for one, other in (box, scaling):
+        if one.ndim != 1 or one.shape != other.shape:
+            raise UserError(
+                "expected arrays that are vectors of one length in box, and in "
+                f"scaling, got shapes {one.shape} and {other.shape}"
+            )
+    size = len(box.low)
+    rows = jax.ShapeDtypeStruct((1, len(scaling.center)), jnp.float32)
+    keys = jax.random.split(jax.random.key(0), 1)
+    try:
+        actions = jax.eval_shape(compiled(policy.algo), policy.model, box, rows, keys)
+    except (TypeError, ValueError) as error:
+        why = next(iter(str(error).splitlines()), type(error).__name__)
+        raise UserError(
+            f"expected arrays that fit each other, as {policy.algo} has them; it "
+            f"cannot act with these: {why}"
+        ) from error
+    if actions.shape != (1, size):
+        raise UserError(
+            f"expected arrays that give actions of {size} numbers, got shape "
+            f"{actions.shape[1:]}"
+        )
 
 
 @lru_cache

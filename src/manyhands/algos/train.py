@@ -391,7 +391,7 @@ def write(run: Run, policies: list[Policy]) -> None:
 
 
 def _write_one(run: Run, policy: Policy) -> None:
-    policy.save(run.path)
+    policy.write(run)
     if isinstance(policy.model, lbrac_v.Model):
         W, E, e_pi = (
             np.asarray(lbrac_v.normalize(x))

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyhands.behavior import vq, vq_learning
-from manyhands.behavior.methods import METHODS
+from manyhands.behavior.methods import METHODS, Method
 from manyhands.behavior.options import Options
 from manyhands.behavior.problem import Scaling
 from manyhands.data.trajectories import Trajectories
-from manyhands.errors import UserError
+from manyhands.errors import UserError, named_in_errors
+from manyhands.hyper import restore
 from manyhands.runs import Run, flatten, unflatten
 from manyhands.types import Box, Pytree
 
@@ -25,6 +26,7 @@ CPU_BLOCK = 256
 # How many deviations below its code's own trajectories a likelihood must lie for a
 # trajectory to count as one that no behavior explains.
 FAR = 6.0
+ENTRIES = ("method", "options", "usual_length", "fingerprint", "summary")
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +81,11 @@ class Behavior:
     def responsibilities(
         self, data: Trajectories, prior: Literal["learned", "uniform"] = "learned"
     ) -> np.ndarray:
-        """[M', K] how probably each behavior made each trajectory, seen or unseen."""
+        """[M', codes] how probably each behavior made each trajectory, seen or unseen.
+
+        There is a column for every code in use, which may be fewer than the k that
+        `fit` was asked for.
+        """
         return self._responsibilities(data, self.code_log_probs(data), prior)
 
     def unexplained(
@@ -173,11 +179,10 @@ class Behavior:
     @staticmethod
     def load(path: str | Path) -> "Behavior":
         run = Run(path)
-        about, arrays = (
-            run.read_json("behavior.json"),
-            run.read_arrays("model.safetensors"),
-        )
-        options, method = Options(**about["options"]), METHODS[about["method"]]
+        about = run.read_object("behavior.json", ENTRIES)
+        with named_in_errors(run.path / "behavior.json"):
+            options, method = restore(Options, about["options"]), _named(about)
+        arrays = run.read_arrays("model.safetensors")
         sizes = len(arrays["scaling.center"]), len(arrays["box.low"])
         shape = len(arrays["prior"]), len(arrays["codes"])
 
@@ -248,6 +253,13 @@ class Behavior:
         return (
             f"Behavior({self.method!r}, {self.k} codes, {len(self.codes)} trajectories)"
         )
+
+
+def _named(about: dict[str, Any]) -> Method:
+    if about["method"] not in METHODS:
+        expected = ", ".join(METHODS)
+        raise UserError(f"method: expected one of {expected}, got {about['method']}")
+    return METHODS[about["method"]]
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

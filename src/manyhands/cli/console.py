@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import (
@@ -85,6 +86,14 @@ def progress(what: str, total: int) -> Iterator[Callable[..., None]]:
     yield say
 
 
+class First(NamedTuple):
+    """What is fitted before a policy learns."""
+
+    name: str
+    steps: int
+    at_most: bool = False  # it may end earlier
+
+
 class Stages:
     """Which of a learner's stages is under way, and how fast it is.
 
@@ -92,13 +101,10 @@ class Stages:
     whose count falls back, or one that was foretold and has other things to show.
     """
 
-    def __init__(self, what: str, steps: int, before: Sequence[str]):
-        # How long the earlier ones are is their own affair.
-        self.coming: list[tuple[str, int | None]] = [
-            (f"{what}, {name} first", None) for name in before
-        ]
-        self.coming.append((what, steps))
-        self.what, self.steps = self.coming.pop(0)
+    def __init__(self, what: str, steps: int, before: Sequence[First]):
+        self.coming = [one._replace(name=f"{what}, {one.name} first") for one in before]
+        self.coming.append(First(what, steps))
+        self.what, self.steps, self.at_most = self.coming.pop(0)
         self.names: set[str] | None = None  # of what it shows; None: nothing yet
 
     def at(self, done: int, values: Mapping[str, float]) -> str:
@@ -108,7 +114,7 @@ class Stages:
         if not self.new and (done < self.last or (self.coming and names != self.names)):
             self.new = True
             if self.coming:
-                self.what, self.steps = self.coming.pop(0)
+                self.what, self.steps, self.at_most = self.coming.pop(0)
         if self.new:  # compiling is over, and a continued run starts where it stopped
             self.since = now, done
         self.names, self.last = names, done
@@ -124,12 +130,12 @@ class Stages:
 
 @contextmanager
 def training_progress(
-    what: str, steps: int, before: Sequence[str] = ()
+    what: str, steps: int, before: Sequence[First] = ()
 ) -> Iterator[Callable[[int, dict[str, float]], None]]:
     """Like `progress`, with updates per second and what the learner has to show.
 
     Args:
-        before: what is fitted first, by name and in order.
+        before: what is fitted first, in this order.
     """
     stages = Stages(what, steps, before)
     if not err.is_terminal:
@@ -146,8 +152,8 @@ def training_progress(
             ended = done == stages.steps and now - started > PATIENCE
             if now - last > PATIENCE or ended:
                 last = now
-                total = "updates" if stages.steps is None else f"of {stages.steps:,}"
-                say(f"{done:,} {total}" + (shown and f", {shown}"))
+                most = "at most " if stages.at_most else ""
+                say(f"{done:,} of {most}{stages.steps:,}" + (shown and f", {shown}"))
 
         compiling = threading.Timer(PATIENCE, say, ["compiling"])
         compiling.daemon = True
@@ -158,7 +164,7 @@ def training_progress(
             compiling.cancel()
         return
     # Where a terminal is narrow, the last column is cut, not what everybody looks for.
-    most = len(f"{steps:,}")
+    most = max(len(f"{many:,}") for many in (steps, *(one.steps for one in before)))
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=20, table_column=Column(min_width=12)),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from manyhands import datasets
-from manyhands.cli.console import out, training_progress
+from manyhands.cli.console import First, out, training_progress
 from manyhands.cli.data import print_card
 from manyhands.cli.fit import print_summary
 from manyhands.data.card import card
@@ -81,7 +81,8 @@ class Demo:
         runs = [self.out / "fit"]
         for algo, options in changes.items():
             runs.append(_empty(self.out / algo))
-            before = ["bc"] if "behavior_steps" in options else []
+            own = options.get("behavior_steps")
+            before = [First("bc", own)] if own else []
             with training_progress(
                 f"training {algo}", options["steps"], before
             ) as show:

@@ -1,6 +1,6 @@
 """manyhands train, manyhands evaluate"""
 
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,13 +8,13 @@ import tyro
 from rich.table import Table
 
 from manyhands import hyper
-from manyhands.cli.console import out, training_progress
+from manyhands.cli.console import First, out, training_progress
 from manyhands.cli.data import Reading, load, origin
 from manyhands.cli.fit import number_or_auto
 from manyhands.cli.metrics import logged
 from manyhands.data.formats import ReadOptions
 from manyhands.errors import UserError
-from manyhands.runs import Run
+from manyhands.runs import Run, command_of
 
 DEFAULT = "lbrac_v"
 
@@ -53,13 +53,14 @@ class Train:
     reading: Reading = field(default_factory=ReadOptions)
 
     def run(self) -> None:
-        from manyhands.algos.registry import algorithm  # JAX: when needed
+        from manyhands.algos.asked import updates_first  # JAX: when needed
+        from manyhands.algos.registry import algorithm
         from manyhands.algos.train import train
 
         changes, learner = self.changes(), algorithm(self.algo)
         presets = learner.presets
         flat = {name: _first(value) for name, value in changes.items()}
-        steps = hyper.resolve(presets, self.preset, flat).steps
+        options = hyper.resolve(presets, self.preset, flat)
         if (self.out / "summary.json").exists():
             raise UserError(
                 f"{self.out}: holds a finished run; choose another directory"
@@ -67,18 +68,21 @@ class Train:
         data = load(self.data, self.reading)
         behavior = None if self.behavior is None else _behavior_set(self.behavior)
         known = self.env or data.env_id
-        first = {"vq": "behaviors"}.get(learner.first or "", learner.first)
-        stages = {
-            "behavior": first if behavior is None else None,
-            "dynamics": "dynamics" if learner.before else None,
-        }
+        stages: dict[str, First] = {}  # by the folder that they leave behind
+        if learner.first and behavior is None:
+            name = {"vq": "behaviors"}.get(learner.first, learner.first)
+            updates = updates_first(learner, self.preset, options, data.transitions)
+            stages["behavior"] = First(name, updates)
+        if learner.before:
+            stages["dynamics"] = First("dynamics", options.model_steps, at_most=True)
         before = [
-            name
-            for place, name in stages.items()
-            if name and not (self.out / place / "summary.json").exists()
+            stage
+            for place, stage in stages.items()
+            if not (self.out / place / "summary.json").exists()
         ]
+        what = f"{self.algo} on {data.name}"
         with (
-            training_progress(f"{self.algo} on {data.name}", steps, before) as bar,
+            training_progress(what, options.steps, before) as bar,
             logged(bar, self.out, self.log) as show,
         ):
             train(
@@ -117,6 +121,8 @@ def _behavior_set(folder: Path) -> Any:
     """What `fit` found; of several seeds the best, but of several k the user's one."""
     from manyhands.behavior.estimate import Behavior  # JAX: when needed
 
+    if not (folder / "behavior.json").exists():
+        _refuse_run_of_train(folder)
     found, ks = Behavior.load(folder), []
     if (folder / "summary.json").exists():
         summary = Run(folder).read_json("summary.json")
@@ -125,6 +131,19 @@ def _behavior_set(folder: Path) -> Any:
         each = ", ".join(f"{folder / f'replica-{r}'} (k {k})" for r, k in enumerate(ks))
         raise UserError(f"behavior: expected one k, got {len(set(ks))}; choose {each}")
     return found
+
+
+def _refuse_run_of_train(folder: Path) -> None:
+    """Say that it is one, and where in it the set is, if it has one."""
+    begun = (folder / "config.json").exists()
+    config = Run(folder).read_json("config.json") if begun else {}
+    if command_of(config) == "manyhands train" or (folder / "policy.json").exists():
+        own = folder / "behavior"
+        there = (own / "behavior.json").exists()
+        raise UserError(
+            f"behavior: expected a run of `manyhands fit`, got {folder}, a run of "
+            f"`manyhands train`" + (f"; its own is {own}" if there else "")
+        )
 
 
 def _first(value: Any) -> Any:
@@ -142,6 +161,8 @@ def train_command(arguments: list[str]) -> type[Train]:
             algo = value or "".join(arguments[place + 1 : place + 2])
     if algo not in ALGORITHMS:
         return Train  # which will say so
+    if "--help" not in arguments and "-h" not in arguments:
+        _refuse_options_of_others(algo, [flag for flag, _, _ in words])
     overrides = hyper.overrides(ALGORITHMS[algo].presets, several=True)
 
     options = Annotated[overrides, tyro.conf.OmitArgPrefixes]
@@ -151,6 +172,25 @@ def train_command(arguments: list[str]) -> type[Train]:
     )
     named.__doc__ = Train.__doc__
     return named
+
+
+def _refuse_options_of_others(algo: str, flags: list[str]) -> None:
+    """Those that only other algorithms have; tyro would point to another help."""
+    from manyhands.algos.registry import ALGORITHMS
+
+    known = {
+        name: {option.name for option in fields(next(iter(learner.presets.values())))}
+        for name, learner in ALGORITHMS.items()
+    }
+    own = known[algo] | {o.name for o in (*fields(Train), *fields(ReadOptions))}
+    others = set().union(*known.values()) - own
+    for flag in flags:
+        name = flag.removeprefix("--").replace("-", "_")
+        if flag.startswith("--") and name in others:
+            raise UserError(
+                f"{flag}: {algo} has no such option; see manyhands train --algo {algo} "
+                "--help"
+            )
 
 
 def print_summary(summary: dict[str, Any]) -> None:

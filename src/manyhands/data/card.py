@@ -9,7 +9,9 @@ from manyhands.data.trajectories import Trajectories
 from manyhands.wording import counted
 
 AT_BOUND = 1e-3  # of the width of an action's range
-SUSPICIOUS = 0.05  # share of trajectories with the same, longest length
+# Trajectories with the same, longest length: their share, how many at least, and how
+# many times as many as of any other length from half of it on.
+SUSPICIOUS, ENOUGH, PILE = 0.05, 5, 3
 WORTH_SAYING = 0.01  # share of action values at the bounds
 
 
@@ -105,10 +107,8 @@ def _time_limits(data: Trajectories) -> list[str]:
         ]
     if data.timeouts.any():
         return []
-    longest = data.lengths.max()
-    ends_in_terminal = data.terminals[data.offsets[1:] - 1]
-    suspects = int((ends_in_terminal & (data.lengths == longest)).sum())
-    if suspects > max(1, SUSPICIOUS * len(data)):
+    longest, suspects = data.lengths.max(), _at_a_limit(data)
+    if suspects:
         return [
             f"no time-out is marked, and {suspects} of {len(data)} trajectories end in "
             f"a terminal after exactly {longest} steps: a time limit, stored wrongly?"
@@ -119,6 +119,18 @@ def _time_limits(data: Trajectories) -> list[str]:
             "like one that ended in a terminal"
         ]
     return []
+
+
+def _at_a_limit(data: Trajectories) -> int:
+    """How many end in a terminal after the longest length, if these are suspiciously
+    many: a limit heaps them up there, while lengths that just vary thin out."""
+    longest = data.lengths.max()
+    ends_in_terminal = data.terminals[data.offsets[1:] - 1]
+    suspects = int((ends_in_terminal & (data.lengths == longest)).sum())
+    near = data.lengths[(data.lengths < longest) & (data.lengths >= longest / 2)]
+    usual = int(np.bincount(near).max(initial=0))
+    enough = max(ENOUGH, SUSPICIOUS * len(data), PILE * usual)
+    return suspects if suspects >= enough else 0
 
 
 def _ends(data: Trajectories) -> list[str]:

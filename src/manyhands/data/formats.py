@@ -5,15 +5,15 @@ imported when first used, so that an absent optional dependency costs nobody els
 """
 
 import importlib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Protocol, cast
 
 from manyhands.data.trajectories import Trajectories
-from manyhands.errors import UserError
+from manyhands.errors import UserError, named_in_errors
 
+BY_NAME = ("minari",)  # formats whose place need not be a path
 FORMATS = ("d4rl", "minari", "robomimic", "lerobot", "npz")
 SUFFIXES = {".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl"}
 
@@ -75,8 +75,6 @@ def parse(spec: str | Path, also: Iterable[str] = ()) -> tuple[str | None, str]:
 
 def detect(path: Path) -> str:
     """The format of an existing file or directory, judged by its content."""
-    if not path.exists():
-        raise UserError(f"{path}: no such file or directory")
     if path.is_dir():
         if (path / "meta" / "info.json").is_file():
             return "lerobot"
@@ -110,6 +108,8 @@ def read(
     """Read a data set from a path or `format:where`; for `also` see `parse`."""
     options = options or ReadOptions()
     name, where = parse(spec, also)
+    if name not in BY_NAME and not Path(where).exists():
+        raise UserError(f"{where}: no such file or directory")
     name = name or detect(Path(where))
     format_ = named(name)
     for field in fields(options):
@@ -119,7 +119,7 @@ def read(
             raise UserError(
                 f"{spec}: {name} data has no option {field.name}; it takes {takes}"
             )
-    with _named_in_errors(where):
+    with named_in_errors(where):
         return format_.read(where, options)
 
 
@@ -141,20 +141,12 @@ def exists(spec: str | Path) -> bool:
     looks_closer = getattr(named(name), "exists", None)
     if looks_closer is None:
         return Path(where).exists()
-    with _named_in_errors(where):
+    with named_in_errors(where):
         return looks_closer(where)
 
 
 def write(data: Trajectories, spec: str | Path) -> None:
     """Write a data set to a path or `format:where`; whole or not at all."""
     name, where = destination(spec)
-    with _named_in_errors(where):
+    with named_in_errors(where):
         named(name).write(data, where)
-
-
-@contextmanager
-def _named_in_errors(where: str) -> Iterator[None]:
-    try:
-        yield
-    except UserError as error:
-        raise type(error)(f"{where}: {error}") from error

@@ -8,6 +8,8 @@ from manyhands.datasets import load
 from manyhands.errors import UserError
 from manyhands.runs import Run
 
+# Models that may lie alone: what they are, and which command makes a run of them.
+SAVED = {"policy.json": ("policy", "train"), "behavior.json": ("behavior set", "fit")}
 SLOW = ("zoo:", "minari:")  # made or fetched: only when the user asks for it
 
 
@@ -55,6 +57,8 @@ def same_data(run: str | Path, data: Trajectories) -> bool:
 
 
 def _config(run: Run) -> dict[str, Any]:
+    if not (run.path / "config.json").exists():
+        _refuse_saved(run.path)
     config = run.read_json("config.json")
     if isinstance(config["data"], list):
         raise UserError(
@@ -62,6 +66,19 @@ def _config(run: Run) -> dict[str, Any]:
             f"{len(config['data'])}; what came out is in its folders replica-N"
         )
     return config
+
+
+def _refuse_saved(path: Path) -> None:
+    """Say what a directory is that holds a model without its run."""
+    for name, (what, command) in SAVED.items():
+        if (path / name).exists():
+            give = f"the directory that `manyhands {command} --out` has written"
+            if (path.parent / "config.json").exists():  # a folder replica-N
+                give = f"{path.parent}"
+            raise UserError(
+                f"{path}: expected a run, got a saved {what}, which is none; give "
+                f"{give}"
+            )
 
 
 def _behaviors(
