@@ -2,10 +2,10 @@
 # Many results on one GPU: parts run beside each other, which CUDA MPS makes worth while.
 # usage: benchmarks/on_one_gpu.sh FOLDER PART[,PART ...] ...
 # Parts with commas between them run one after another, others at the same time. Parts: paper (four cells of
-# results/policies.md), weights (of Q, in LBRAC-v; weights:brac_v, in BRAC-v), heterogeneous, baselines, model-based, tuning, d3rlpy; evaluation and
-# speed, for which the GPU should be idle (speed:lbrac_v+cql, learners). Of baselines a part may be asked for:
-# 'baselines:*/bc+iql', words as `--only` takes them ('baselines:*hopper*/bcq' makes Hopper's sets alone); of model-based one
-# learner (model-based:mopo).
+# results/policies.md), weights (of Q, in LBRAC-v; weights:brac_v, in BRAC-v), heterogeneous, baselines, model-based, tuning,
+# d3rlpy; evaluation and speed, for which the GPU should be idle (speed:lbrac_v+cql, learners). Of baselines a part may be
+# asked for: 'baselines:*/bc+iql', words as `--only` takes them ('baselines:*hopper*/bcq' makes Hopper's sets alone); of
+# model-based one learner (model-based:mopo).
 # Data sets are made once, in FOLDER/data, and a part waits for those that it needs. Whatever is finished is a line of a
 # .jsonl in FOLDER, and all of these are, with the logs, in FOLDER/results.tgz, made anew every 15 seconds; and at once by
 # `on_one_gpu.sh FOLDER collect`. A second call goes on.

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -28,6 +29,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Small programs too, of which there are many: to keep one costs next to nothing.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # In the background of a shell. Programs that tests start and interrupt would
+        # inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     if CACHE not in os.environ:
         os.environ[CACHE] = tempfile.mkdtemp(prefix="manyhands-tests-")
