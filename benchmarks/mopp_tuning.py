@@ -8,7 +8,8 @@ then episodes are played with every combination of kappa, horizon, spread and th
 of the usual threshold. Combinations of one horizon play in one program. Lines of --out
 that are there are not measured again.
 With --replay FILE all of the benchmark's runs of MOPP on a task are then played with
-the combination that was best on its data set here: lines as those of results.jsonl.
+the combination that was best on its data set here, all in one program: lines as those
+of results.jsonl.
 Usage: python benchmarks/mopp_tuning.py --data halfcheetah-medium walker2d-medium
 """
 
@@ -25,12 +26,13 @@ import jax.numpy as jnp
 import numpy as np
 
 import manyhands as mh
-from manyhands.algos.evaluate import Body, Players
+from manyhands.algos.evaluate import Body, Players, worth
 from manyhands.envs.scores import normalized
 from manyhands.runs import environment
 
 FLOATS = ("kappa", "spread", "threshold")
 SEED_OF_EPISODES = 1000  # not those that results are reported on
+SEED_OF_RESULTS = 0
 
 
 def runs_of(folder: Path, start: str) -> Iterator[tuple[dict[str, Any], Path]]:
@@ -75,15 +77,15 @@ def planning(policy: mh.Policy, horizon: int, *floats: float) -> Any:
 
 
 def returns(
-    policy: mh.Policy, horizon: int, grid: list[tuple[float, ...]], episodes: int
+    policies: list[mh.Policy], models: list[Any], episodes: int, seed: int
 ) -> np.ndarray:
-    """[combination, episode]"""
-    models = [planning(policy, horizon, *one) for one in grid]
+    """[policy, episode], all in one program."""
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *models)
-    bodies = [Body(policy.box, policy.scaling)] * len(grid)
-    assert policy.env_id is not None
-    with Players("mopp", bodies, policy.env_id, episodes) as players:
-        return players.returns(stacked, SEED_OF_EPISODES)
+    bodies = [Body(policy.box, policy.scaling) for policy in policies]
+    env = policies[0].env_id
+    assert env is not None
+    with Players("mopp", bodies, env, episodes) as players:
+        return players.returns(stacked, seed)
 
 
 def replay(folder: Path, best: dict[str, Any], out: Path) -> None:
@@ -91,13 +93,17 @@ def replay(folder: Path, best: dict[str, Any], out: Path) -> None:
     chosen = best["horizon"], *(best[name] for name in FLOATS)
     names = ("horizon", "kappa", "spread", "share_of_threshold")
     tuned = {"label": "mopp-tuned", "planning": dict(zip(names, chosen))}
+    runs = list(runs_of(folder, f"{task}-"))
+    if not runs:
+        raise SystemExit(f"{folder}: no run of MOPP on {task} to play")
+    policies = [mh.load_policy(place) for _, place in runs]
+    models = [planning(policy, *chosen) for policy in policies]
+    played = returns(policies, models, runs[0][0]["episodes"], SEED_OF_RESULTS)
     with out.open("w") as file:
-        for row, place in runs_of(folder, f"{task}-"):
-            policy = mh.load_policy(place)
-            policy = replace(policy, model=planning(policy, *chosen))
-            found = mh.evaluate(policy, episodes=row["episodes"])
+        for (row, _), policy, mine in zip(runs, policies, played):
+            assert policy.env_id is not None
+            found = worth(mine, policy.env_id, row["behaviors"])
             file.write(json.dumps(row | found.summary() | tuned) + "\n")
-            file.flush()
 
 
 def main() -> None:
@@ -127,7 +133,10 @@ def main() -> None:
             continue
         policy = learnt(name, args)
         assert policy.env_id is not None
-        for one, played in zip(todo, returns(policy, horizon, todo, args.episodes)):
+        models = [planning(policy, horizon, *one) for one in todo]
+        same = [policy] * len(todo)
+        found = returns(same, models, args.episodes, SEED_OF_EPISODES)
+        for one, played in zip(todo, found):
             scores = normalized(played, policy.env_id)
             row = {
                 "data": name,

@@ -5,7 +5,7 @@
 # results/policies.md), weights (of Q, in LBRAC-v; weights:brac_v, in BRAC-v), heterogeneous, baselines, model-based, tuning,
 # d3rlpy; evaluation and speed, for which the GPU should be idle (speed:lbrac_v+cql, learners). Of baselines a part may be
 # asked for: 'baselines:*/bc+iql', words as `--only` takes them ('baselines:*hopper*/bcq' makes Hopper's sets alone); of
-# model-based one learner (model-based:mopo).
+# model-based one learner (model-based:mopo); of mopp+tuning a task is tuned as soon as its own fleets have ended.
 # Data sets are made once, in FOLDER/data, and a part waits for those that it needs. Whatever is finished is a line of a
 # .jsonl in FOLDER, and all of these are, with the logs, in FOLDER/results.tgz, made anew every 15 seconds; and at once by
 # `on_one_gpu.sh FOLDER collect`. A second call goes on.
@@ -63,13 +63,19 @@ wait_for() { for name in $(sets_of "$@"); do until [ -e "$folder/data/zoo-$name.
 benchmark() { # OUT PRESET JOBS [--only ...]
   local out=$1 preset=$2 jobs=$3; shift 3
   mkdir -p "$out"; [ -e "$out/data" ] || ln -s "$(realpath "$folder/data")" "$out/data"
-  # What is known already need not be found again.
-  [ -e "$out/results.jsonl" ] || cp "results/$preset/results.jsonl" "$out/" 2>/dev/null
+  # What is known already need not be found again. Of a trial with other data it is not.
+  [ -e "$out/results.jsonl" ] || [ -n "${SIZE:-}" ] || cp "results/$preset/results.jsonl" "$out/" 2>/dev/null
   if [ -n "${SIZE:-}" ]; then
-    sed -E "s/200_000/$SIZE/; s/episodes = 20/episodes = 2/" "src/manyhands/sweep/presets/$preset.toml" > "$folder/$preset.toml"
+    sed -E "s/[12]00_000/$SIZE/; s/episodes = 20/episodes = 2/" "src/manyhands/sweep/presets/$preset.toml" > "$folder/$preset.toml"
     preset=$folder/$preset.toml
   fi
   $python -m manyhands benchmark "$preset" --out "$out" --jobs "$jobs" --resume "$@"
+}
+
+tune() { # DATA
+  $python benchmarks/mopp_tuning.py --data $1 --out "$folder/mopp_tuning-$1.jsonl" --benchmark "$folder" \
+    --replay "$folder/mopp_tuned-$1.jsonl" --runs "$folder/tuning" \
+    ${SIZE:+--steps $SIZE --transitions $TRANSITIONS --episodes 1} > "$folder/logs/tuning-$1" 2>&1
 }
 
 part() { # NAME [WORD+WORD ...]
@@ -100,19 +106,19 @@ part() { # NAME [WORD+WORD ...]
       benchmark "$folder/baselines" baselines $jobs --together $together ${2:+--only ${2//+/ }} ;;
     # One data set a fleet of MOPP: its long dynamics end when they are done, not when those of all are.
     model-based)
-      local together=1
-      [ "${2:-}" = mopo ] && together=3
+      local together=1 learner=${2:-} tuned=
+      [[ $learner == *+tuning ]] && tuned=1 learner=${learner%+tuning}
+      [ "$learner" = mopo ] && together=3
       for task in hopper walker2d halfcheetah; do
-        local name=model-based-$task${2:+-$2}
-        benchmark "$folder/$name" model-based 3 --together $together --only "*$task*/${2:-*}" > "$folder/logs/$name" 2>&1 &
+        local name=model-based-$task${learner:+-$learner}
+        {
+          benchmark "$folder/$name" model-based 3 --together $together --only "*$task*/${learner:-*}" > "$folder/logs/$name" 2>&1
+          [ -z "$tuned" ] || [ $task = hopper ] || tune $task-medium
+        } &
       done
       wait ;;
     tuning)  # of what model-based has trained, if it has: model-based:mopp,tuning
-      for name in halfcheetah-medium walker2d-medium; do
-        $python benchmarks/mopp_tuning.py --data $name --out "$folder/mopp_tuning-$name.jsonl" --benchmark "$folder" \
-          --replay "$folder/mopp_tuned-$name.jsonl" --runs "$folder/tuning" \
-          ${SIZE:+--steps $SIZE --transitions $TRANSITIONS --episodes 1} > "$folder/logs/tuning-$name" 2>&1 &
-      done
+      for name in halfcheetah-medium walker2d-medium; do tune $name & done
       wait ;;
     evaluation)  # by as many processes as let it take longer than the updates between two
       $python benchmarks/evaluation.py --turns 1 --workers 2 --updates ${SIZE:-30000} --evaluations 6 ;;

@@ -158,9 +158,17 @@ def _row(tree: Pytree, r: int) -> Pytree:
 
 
 STATIC = ("update", "steps", "batch_size", "sizes")
+# On a GPU, kernels that do not need each other's results run at the same time: updates
+# are many small ones.
+AT_ONCE = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
 
 
-@partial(jax.jit, static_argnames=STATIC, donate_argnames="state")
+@partial(
+    jax.jit,
+    static_argnames=STATIC,
+    donate_argnames="state",
+    compiler_options=AT_ONCE,  # pyright: ignore[reportArgumentType]
+)
 def _together(update, state, replicas, rows, first_step, steps, batch_size, sizes):
     def one(state, replica):
         return _steps(

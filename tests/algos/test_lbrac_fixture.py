@@ -15,8 +15,9 @@ from official import (
     policy_from,
 )
 
-from manyhands.algos import lbrac_v, lbrac_v_losses
-from manyhands.algos.lbrac_v_losses import Critic, Decoded, Noise, Policy
+from manyhands.algos import lbrac_v_joint, lbrac_v_losses
+from manyhands.algos.lbrac_v_joint import Noise
+from manyhands.algos.lbrac_v_losses import Critic, Decoded, Policy, State
 from manyhands.algos.lbrac_v_options import PAPER
 from manyhands.behavior import vq
 from manyhands.nn import adam
@@ -77,7 +78,7 @@ def test_divergence(fixture):
         (batch.observations, now, "s1"),
         (batch.next_observations, following, "s2"),
     ):
-        decoded = lbrac_v_losses.decode(pi_and_b, states, e, FITTED)
+        decoded = lbrac_v_joint.decode(pi_and_b, states, e, BOX)
         assert isinstance(decoded, Decoded)
         found = lbrac_v_losses.divergence(decoded, noise.divergence, CONFIG, BOX)
         assert_close(found, fixture[f"mid/div_{name}_relu"], atol=2e-5)
@@ -89,14 +90,14 @@ def test_critic_loss_and_gradients(fixture):
     _, e, z = vq.assign(
         lbrac_v_losses.behaviors_of(pi, FITTED), batch.trajectory, FITTED.codes
     )
-    y, decoded = lbrac_v_losses.critic_target(
-        pi, target, batch, e, following, CONFIG, FITTED
+    y, decoded = lbrac_v_joint.critic_target(
+        pi, target, batch, e, following, CONFIG, BOX
     )
-    y_b = lbrac_v_losses.behavior_target(
+    y_b = lbrac_v_joint.behavior_target(
         decoded, target, batch, z, following, CONFIG, BOX
     )
     (loss, metrics), gradient = jax.value_and_grad(
-        lbrac_v_losses.critic_loss, has_aux=True
+        lbrac_v_joint.critic_loss, has_aux=True
     )(critic(fixture, "param/"), batch, y, (z, y_b))
     assert_close(loss, fixture["p2_q/loss"])
     assert_close(metrics["critic/loss"], fixture["p2_q/q_obj_loss"])
@@ -106,14 +107,12 @@ def test_critic_loss_and_gradients(fixture):
 
 def test_policy_loss_and_gradients(fixture):
     batch, (_, now) = batch_from(fixture), noises(fixture)
-    unused = jnp.zeros((32, vq.EMBEDDING))
     (loss, metrics), gradient = jax.value_and_grad(
-        lbrac_v_losses.policy_loss, has_aux=True
+        lbrac_v_joint.policy_loss, has_aux=True
     )(
         policy(fixture, "param/"),
         critic(fixture, "param/"),
         batch,
-        unused,
         now,
         CONFIG,
         FITTED,
@@ -129,8 +128,8 @@ def test_policy_loss_and_gradients(fixture):
 def test_one_full_update(fixture):
     pi, q = (Bundle.of(f(fixture, "param/")) for f in (policy, critic))
     target = Bundle.of(critic(fixture, "param/", "_target"))
-    state = lbrac_v.State(pi, adam.init(pi), q, adam.init(q), target)
-    after, _ = lbrac_v.update_with(
+    state = State(pi, adam.init(pi), q, adam.init(q), target)
+    after, _ = lbrac_v_joint.update_with(
         state, batch_from(fixture), *noises(fixture), CONFIG, FITTED
     )
     # A step is 5e-5 or 1e-4 long: to a hundredth of that.

@@ -16,6 +16,7 @@ from manyhands.envs.pool import Pool
 from manyhands.envs.rollout import episode_seeds, play
 from manyhands.envs.scores import normalized
 from manyhands.errors import UserError, check_seed
+from manyhands.fleet import AT_ONCE
 from manyhands.types import Box, Pytree
 
 MOST_SLOTS = 512  # environments at a time
@@ -138,7 +139,10 @@ class Players(AbstractContextManager):
         self.pool = Pool([env] * (self.together * episodes), workers)
         self.space = self.pool.spaces[0]
         self._check(env)
-        self._act = jax.jit(jax.vmap(_seeded(algo)))
+        self._act = jax.jit(
+            jax.vmap(_seeded(algo)),
+            compiler_options=AT_ONCE,  # pyright: ignore[reportArgumentType]
+        )
 
     def _check(self, env: str) -> None:
         sizes = self.bodies.scaling.center.shape[-1], self.bodies.box.low.shape[-1]

@@ -12,29 +12,28 @@ transition of trajectory m with the code z, a' ~ pi(.|s'), a~ ~ pi(.|s),
     L_actor  = beta D(s) - min_j Q_j(s, a~; h_pi)
 
 As printed (`--preset paper`) networks are shared by pi and all behaviors, which go on
-learning: L_rec + alpha L_com is added to L_actor and L_Q to L_critic. By default the
-behaviors stay as they were fitted and pi has networks of its own, D is exact, and Q is
-in units of its size; docs/lbrac_v.md says what each of these changes brings. At test
-time: the mode.
+learning: L_rec + alpha L_com is added to L_actor and L_Q to L_critic (`lbrac_v_joint.
+py`). By default the behaviors stay as they were fitted and pi has networks of its own,
+D is exact, and Q is in units of its size; docs/lbrac_v.md says what each of these
+changes brings. At test time: the mode.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from manyhands.algos import lbrac_v_joint
 from manyhands.algos.algorithm import Algorithm, Given
 from manyhands.algos.lbrac_v_losses import (
     Critic,
     Fitted,
     Noise,
     Policy,
-    behavior_target,
+    State,
     behaviors_of,
-    critic_loss,
-    critic_target,
     policy_loss,
 )
 from manyhands.algos.lbrac_v_options import PRESETS, Options
@@ -46,15 +45,6 @@ from manyhands.nn.bundle import Bundle
 from manyhands.nn.distributions import inside
 from manyhands.nn.networks import Head, Trunk, normalize
 from manyhands.types import Batch, Box, Key, Keys, Metrics
-
-
-class State(NamedTuple):
-    policy: Bundle  # of a Policy
-    policy_adam: adam.Adam
-    critic: Bundle  # of a Critic with a leading member axis
-    critic_adam: adam.Adam
-    target: Bundle
-
 
 # Start
 
@@ -110,54 +100,42 @@ def fitted(given: Given, options: Options) -> Fitted:
 def update(
     state: State, batch: Batch, key: Key, config: Options, fitted: Fitted
 ) -> tuple[State, Metrics]:
+    if config.joint:
+        return lbrac_v_joint.update(state, batch, key, config, fitted)
     samples = config.samples if config.divergence == "sampled" else 0
-    noise = jax.random.normal(key, (2, 2 + samples, *batch.actions.shape))
-    following, now = (Noise(rows[0], rows[1], rows[2:]) for rows in noise)
-    return update_with(state, batch, following, now, config, fitted)
+    many, actions = batch.actions.shape
+    noise = jax.random.normal(key, (1 + samples, 2 * many, actions))
+    return update_with(state, batch, Noise(noise[0], noise[1:]), config, fitted)
 
 
 def update_with(
-    state: State,
-    batch: Batch,
-    following: Noise,
-    now: Noise,
-    config: Options,
-    fitted: Fitted,
+    state: State, batch: Batch, noise: Noise, config: Options, fitted: Fitted
 ) -> tuple[State, Metrics]:
-    """`update` with its random numbers given: for s' and for s.
+    """`update` with its random numbers given, behaviors as they are.
 
-    Targets first, then the critics, then the policy by the critics as they are then.
+    Policy and critics step together, each by the other as it was before: what they
+    evaluate is then the same, and done once. Targets follow.
     """
     batch = batch._replace(actions=inside(batch.actions, fitted.box))
     policy = state.policy.tree()
-    target = adam.polyak(state.target, state.critic, config.target_rate)
-    _, e, z = vq.assign(behaviors_of(policy, fitted), batch.trajectory, fitted.codes)
     if config.held_to == "best":
         e = fitted.best
-    y, decoded = critic_target(
-        policy, target.tree(), batch, e, following, config, fitted
-    )
-    behaviors = None
-    if config.joint:
-        y_b = behavior_target(
-            decoded, target.tree(), batch, z, following, config, fitted.box
-        )
-        behaviors = z, y_b
-    gradient, metrics = jax.grad(critic_loss, has_aux=True)(
-        state.critic.tree(), batch, y, behaviors
+    else:
+        behaviors = behaviors_of(policy, fitted)
+        _, e, _ = vq.assign(behaviors, batch.trajectory, fitted.codes)
+    critics = state.critic.tree(), state.target.tree()
+    gradient, (of_critic, metrics) = jax.grad(policy_loss, has_aux=True)(
+        policy, *critics, batch, e, noise, config, fitted
     )
     critic, critic_adam = adam.step(
-        state.critic, gradient, state.critic_adam, config.critic_rate
-    )
-    gradient, more = jax.grad(policy_loss, has_aux=True)(
-        policy, critic.tree(), batch, e, now, config, fitted
+        state.critic, of_critic, state.critic_adam, config.critic_rate
     )
     learning = state.policy_adam.steps >= config.warm_up
     new_policy, policy_adam = adam.step(
         state.policy, gradient, state.policy_adam, learning * config.policy_rate
     )
-    state = State(new_policy, policy_adam, critic, critic_adam, target)
-    return state, metrics | more
+    target = adam.polyak(state.target, critic, config.target_rate)
+    return State(new_policy, policy_adam, critic, critic_adam, target), metrics
 
 
 # Acting

@@ -1,4 +1,8 @@
-"""LBRAC-v's networks and losses: the equations of `lbrac_v.py`, one function each."""
+"""LBRAC-v's networks and losses: the equations of `lbrac_v.py`, one function each.
+
+These are for behaviors that stay as they were fitted; where they learn with pi, as
+printed, see `lbrac_v_joint.py`.
+"""
 
 from typing import NamedTuple
 
@@ -7,12 +11,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from manyhands.algos.actor_terms import value_within_reach
+from manyhands.algos.actor_terms import value_by_slope, value_within_reach
 from manyhands.algos.lbrac_v_options import Options
-from manyhands.behavior import vq, vq_learning
+from manyhands.behavior import vq
+from manyhands.nn import adam
+from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import for_members, squared_error
 from manyhands.nn.distributions import TanhNormal, gaussian_kl, inside
-from manyhands.nn.networks import Head, Trunk, normalize
+from manyhands.nn.networks import Head, Learning, Trunk, normalize
 from manyhands.types import Batch, Box, Metrics
 
 
@@ -42,6 +48,14 @@ class Fitted(NamedTuple):
     behaviors: vq.Policy | None  # None: they learn with pi
 
 
+class State(NamedTuple):
+    policy: Bundle  # of a Policy
+    policy_adam: adam.Adam
+    critic: Bundle  # of a Critic with a leading member axis
+    critic_adam: adam.Adam
+    target: Bundle
+
+
 # The model
 
 
@@ -53,13 +67,6 @@ def behaviors_of(policy: Policy, fitted: Fitted) -> vq.Policy:
     return vq.Policy(policy.trunk, policy.head, policy.E, policy.W)
 
 
-def pi_of(
-    policy: Policy, observations: Float[Array, "*lead state"], box: Box
-) -> TanhNormal:
-    outputs = policy.head(policy.trunk(observations), normalize(policy.e_pi))
-    return vq.distribution(outputs, box)
-
-
 class Decoded(NamedTuple):
     """In some states: pi, and the behavior that it is held to."""
 
@@ -69,35 +76,34 @@ class Decoded(NamedTuple):
 
 def decode(
     policy: Policy,
-    observations: Float[Array, "batch state"],
-    e: Float[Array, "*batch embedding"],
+    observations: Float[Array, "row state"],
+    e: Float[Array, "*row embedding"],  # of the behavior, in each row or in all
     fitted: Fitted,
+    learning: Learning | None = None,
 ) -> Decoded:
-    """States are encoded once where networks are shared."""
-    if fitted.behaviors is not None:
-        b = fitted.behaviors
-        outputs = b.head(b.trunk(observations), e)
-        return Decoded(
-            pi_of(policy, observations, fitted.box),
-            vq.distribution(outputs, fitted.box),
-        )
-    e_pi = jnp.broadcast_to(normalize(policy.e_pi), e.shape)
-    outputs = policy.head(policy.trunk(observations), jnp.stack([e_pi, e]))
-    pi, b = (vq.distribution(part, fitted.box) for part in outputs)
-    return Decoded(pi, b)
+    assert fitted.behaviors is not None
+    features = policy.trunk(observations, learning)
+    outputs = policy.head(features, normalize(policy.e_pi), learning)
+    b = fitted.behaviors
+    return Decoded(
+        vq.distribution(outputs, fitted.box),
+        vq.distribution(b.head(b.trunk(observations), e), fitted.box),
+    )
 
 
 def values_of_pi(
     critic: Critic,
-    observations: Float[Array, "batch state"],
-    actions: Float[Array, "batch action"],
-) -> Float[Array, "member batch"]:
+    observations: Float[Array, "row state"],
+    actions: Float[Array, "row action"],
+    learning: Learning | None = None,
+) -> Float[Array, "member row"]:
     inputs = for_members(critic, jnp.concatenate([observations, actions], axis=-1))
 
     def member(
-        critic: Critic, inputs: Float[Array, "batch inputs"]
-    ) -> Float[Array, " batch"]:
-        return critic.head(critic.trunk(inputs), normalize(critic.h_pi))[..., 0]
+        critic: Critic, inputs: Float[Array, "row inputs"]
+    ) -> Float[Array, " row"]:
+        features = critic.trunk(inputs, learning)
+        return critic.head(features, normalize(critic.h_pi), learning)[..., 0]
 
     return jax.vmap(member)(critic, inputs)
 
@@ -105,20 +111,12 @@ def values_of_pi(
 # Losses: the actions of their batches are off the bounds already (`inside`)
 
 
-class Noise(NamedTuple):
-    """Standard normal numbers: one action of pi and of b, samples for D."""
-
-    pi: Float[Array, "batch action"]
-    b: Float[Array, "batch action"]
-    divergence: Float[Array, "sample batch action"]
-
-
 def divergence(
     decoded: Decoded,
-    noise: Float[Array, "sample batch action"],
+    noise: Float[Array, "sample row action"],
     config: Options,
     box: Box,
-) -> Float[Array, " batch"]:
+) -> Float[Array, " row"]:
     """D. The released code takes both log-probabilities at the clipped action."""
     pi, b = decoded
     if config.divergence == "exact":
@@ -128,111 +126,89 @@ def divergence(
 
 
 def critic_target(
-    policy: Policy,
     target: Critic,
     batch: Batch,
-    e: Float[Array, "*batch embedding"],  # of the behavior, in each row or in all
-    noise: Noise,
+    action: Float[Array, "batch action"],  # of pi in s'
+    d: Float[Array, " batch"],  # D(s')
     config: Options,
-    fitted: Fitted,
-) -> tuple[Float[Array, " batch"], Decoded]:
-    """y of L_critic."""
-    decoded = decode(policy, batch.next_observations, e, fitted)
-    action = inside(decoded.pi.sample_with(noise.pi)[0], fitted.box)
-    q = values_of_pi(target, batch.next_observations, action).min(axis=0)
-    d = divergence(decoded, noise.divergence, config, fitted.box)
-    future = q - config.value_penalty * config.beta * d
-    y = batch.rewards + config.discount * (1 - batch.terminals) * future
-    return y, decoded
-
-
-def behavior_target(
-    decoded: Decoded,
-    target: Critic,
-    batch: Batch,
-    z: Float[Array, "batch code"],
-    noise: Noise,
-    config: Options,
-    box: Box,
 ) -> Float[Array, " batch"]:
-    """y of L_Q."""
-    action = inside(decoded.b.sample_with(noise.b)[0], box)
-    inputs = jnp.concatenate([batch.next_observations, action], axis=-1)
-    q = vq.values_of(of_behaviors(target), inputs, z).min(axis=0)
-    return batch.rewards + config.discount * (1 - batch.terminals) * q
+    """y of L_critic."""
+    q = values_of_pi(target, batch.next_observations, action).min(axis=0)
+    future = q - config.value_penalty * config.beta * d
+    return batch.rewards + config.discount * (1 - batch.terminals) * future
 
 
-def of_behaviors(critic: Critic) -> vq.Critic:
-    assert critic.H is not None
-    return vq.Critic(critic.trunk, critic.head, critic.H)
+class Judged(NamedTuple):
+    """By the critics: pi's actions, and themselves."""
+
+    q: Float[Array, " batch"]  # min_j Q_j(s, a~; h_pi)
+    slope: Float[Array, "batch action"]  # its gradient in a~
+    gradient: Critic  # of L_critic
 
 
-def critic_loss(
+def judge(
     critic: Critic,
     batch: Batch,
     y: Float[Array, " batch"],
-    behaviors: tuple[Float[Array, "batch code"], Float[Array, " batch"]] | None,
-) -> tuple[Float[Array, ""], Metrics]:
-    """L_critic, and L_Q where behaviors (their z and y) learn too."""
-    q = values_of_pi(critic, batch.observations, batch.actions)
-    loss = squared_error(q, y)
-    metrics = {"critic/loss": loss, "critic/q": q.mean(), "critic/target": y.mean()}
-    if behaviors is None:
-        return loss, metrics
-    more, _ = vq_learning.critic_loss(of_behaviors(critic), batch, *behaviors)
-    return loss + more, metrics | {"critic/loss_of_behaviors": more}
+    action: Float[Array, "batch action"],  # of pi in s
+) -> tuple[Judged, Metrics]:
+    """L_critic's gradient, and Q at pi's actions with its slope, in one pass.
+
+    Half of its rows are logged actions, from which the critics learn.
+    """
+    many = len(y)
+    states = jnp.concatenate([batch.observations] * 2)
+
+    def values(critic, action) -> Float[Array, "member row"]:
+        actions = jnp.concatenate([batch.actions, action])
+        return values_of_pi(critic, states, actions, Learning(weights=many))
+
+    def losses(q: Float[Array, "member row"]) -> tuple[Float[Array, ""], tuple]:
+        logged, of_pi = q[:, :many], q[:, many:].min(axis=0)
+        loss = squared_error(logged, y)
+        return loss + of_pi.sum(), (of_pi, loss, logged.mean())
+
+    q, pull = jax.vjp(values, critic, action)
+    by_value, (of_pi, loss, mean) = jax.grad(losses, has_aux=True)(q)
+    gradient, slope = pull(by_value)
+    metrics = {"critic/loss": loss, "critic/q": mean, "critic/target": y.mean()}
+    return Judged(of_pi, slope, gradient), metrics
+
+
+class Noise(NamedTuple):
+    """Standard normal numbers for s, then for s': an action of pi, samples for D."""
+
+    action: Float[Array, "row action"]
+    divergence: Float[Array, "sample row action"]
 
 
 def policy_loss(
     policy: Policy,
     critic: Critic,
+    target: Critic,
     batch: Batch,
     e: Float[Array, "*batch embedding"],  # of the behavior, in each row or in all
     noise: Noise,
     config: Options,
     fitted: Fitted,
-) -> tuple[Float[Array, ""], Metrics]:
-    """L_actor, and L_rec + alpha L_com where behaviors learn too."""
-    if fitted.behaviors is not None:
-        decoded = decode(policy, batch.observations, e, fitted)
-        return actor_loss(decoded, critic, batch, noise, config, fitted.box)
-    w, e, _ = vq.assign(behaviors_of(policy, fitted), batch.trajectory, fitted.codes)
-    e_pi = jnp.broadcast_to(normalize(policy.e_pi), e.shape)
-    outputs = policy.head(policy.trunk(batch.observations), jnp.stack([e_pi, e, w]))
-    pi, b, of_trajectory = (vq.distribution(part, fitted.box) for part in outputs)
-    reconstruction = -(
-        b.log_prob(batch.actions).mean() + of_trajectory.log_prob(batch.actions).mean()
-    )
-    commitment = 1 - jnp.sum(w * e, axis=-1).mean()
-    near = b if config.pull else jax.lax.stop_gradient(b)
-    loss, metrics = actor_loss(
-        Decoded(pi, near), critic, batch, noise, config, fitted.box
-    )
-    metrics["behavior/reconstruction"] = reconstruction
-    return loss + reconstruction + config.commitment * commitment, metrics
-
-
-def actor_loss(
-    decoded: Decoded,
-    critic: Critic,
-    batch: Batch,
-    noise: Noise,
-    config: Options,
-    box: Box,
-) -> tuple[Float[Array, ""], Metrics]:
-    """L_actor."""
-    action = inside(decoded.pi.sample_with(noise.pi)[0], box)
-
-    def q_of(action: Float[Array, "batch action"]) -> Float[Array, " batch"]:
-        return values_of_pi(critic, batch.observations, action).min(axis=0)
-
+) -> tuple[Float[Array, ""], tuple[Critic, Metrics]]:
+    """L_actor, and the gradient of L_critic, which has the same passes."""
+    many, box = len(batch.rewards), fitted.box
+    states = jnp.concatenate([batch.observations, batch.next_observations])
+    if e.ndim > 1:
+        e = jnp.concatenate([e, e])
+    decoded = decode(policy, states, e, fitted, Learning(many, many))
+    action = inside(decoded.pi.sample_with(noise.action)[0], box)
+    d = divergence(decoded, noise.divergence, config, box)
+    stay = jax.lax.stop_gradient
+    y = critic_target(target, batch, stay(action[many:]), stay(d[many:]), config)
+    action, d = action[:many], d[:many].mean()
+    judged, metrics = judge(critic, batch, y, stay(action))
+    about = judged.q, judged.slope, action
     if config.value_scale == "none":
-        q = q_of(action)
-        value = q.mean()
+        value = value_by_slope(*about)
     else:
-        value, q = value_within_reach(
-            q_of, action, decoded.b, config.value_weight, config.reach
-        )
-    d = divergence(decoded, noise.divergence, config, box).mean()
-    loss = config.beta * d - value
-    return loss, {"actor/divergence": d, "actor/q": q.mean()}
+        b = jax.tree.map(lambda x: x[:many] if x.ndim > 1 else x, decoded.b)
+        value = value_within_reach(*about, b, config.value_weight, config.reach)
+    metrics |= {"actor/divergence": d, "actor/q": judged.q.mean()}
+    return config.beta * d - value, (judged.gradient, metrics)
