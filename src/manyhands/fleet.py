@@ -11,6 +11,7 @@ beside it, and a run that stopped at any step goes on to the same bits.
 """
 
 import itertools
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -159,8 +160,9 @@ def _row(tree: Pytree, r: int) -> Pytree:
 
 STATIC = ("update", "steps", "batch_size", "sizes")
 # On a GPU, kernels that do not need each other's results run at the same time: updates
-# are many small ones.
-AT_ONCE = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
+# are many small ones. XLA_FLAGS may choose otherwise.
+_MODE = "xla_gpu_command_buffer_scheduling_mode"
+AT_ONCE = {} if _MODE in os.environ.get("XLA_FLAGS", "") else {_MODE: "CONCURRENT"}
 
 
 @partial(

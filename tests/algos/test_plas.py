@@ -1,5 +1,6 @@
 """PLAS against a float64 computation of its own, and on problems with known answers."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from by_hand import batch_of, doubles, forward, layers, members, slope
 from untaught import untaught
 
-from manyhands import Trajectories, evaluate, load_policy, make, train
+from manyhands import Policy, Trajectories, evaluate, load_policy, make, train
 from manyhands.algos import plas
 from manyhands.algos.algorithm import Given
 from manyhands.hyper import resolve
@@ -232,6 +233,23 @@ def arms(transitions: int) -> Trajectories:
         terminals=second,
         trajectory=rows // 2,
     )
+
+
+def test_presets_are_the_printed_ones(fork, tmp_path):
+    assert len(plas.PRESETS) == 3 + 12
+    assert plas.PRESETS["medium-replay"].behavior_width == 128
+    found = plas.PRESETS["hopper-medium-replay-perturbed"]
+    assert (found.perturbed, found.phi, found.behavior_width) == (True, 0.2, 128)
+    # The VAE's are the paper's, too.
+    small: Any = dict(steps=1, behavior_steps=1, behavior_width=8, width=8, episodes=0)
+    preset = "hopper-medium-perturbed"
+    policy = train(fork, "plas", preset=preset, out=tmp_path, **small)
+    assert isinstance(policy, Policy)
+    assert policy.model.policy.perturbation is not None
+    options = json.loads((tmp_path / "config.json").read_text())["options"][0]
+    assert (options["phi"], options["batch_size"]) == (0.01, 100)
+    first = json.loads((tmp_path / "behavior" / "config.json").read_text())
+    assert first["preset"] == "paper"
 
 
 def test_targets_start_as_copies():

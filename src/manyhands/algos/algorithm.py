@@ -56,8 +56,8 @@ class Algorithm:
     act: Callable[[Any, Box, Any, Keys], Any]
     # A model with the right leaves, of whatever shapes: to be filled from a file.
     skeleton: Callable[[Any], Pytree]
-    # What is fitted first, by the preset of the same name: an algorithm ("bc") or an
-    # estimator of behaviors ("vq", "vae"), with which of its options changed.
+    # What is fitted first, an algorithm ("bc") or an estimator of behaviors ("vq",
+    # "vae"), with which of its options changed.
     first: str | None = None
     first_changes: Callable[[Any], dict[str, Any]] = lambda options: {}
     # An estimator of behaviors that may be given, by one who has it; never fitted.
@@ -68,3 +68,7 @@ class Algorithm:
     before: Callable[[Stage], list[Any]] | None = None
     # Acting is so much work that it belongs on the device, not beside it.
     acts_on_device: bool = False
+
+    def preset_first(self, preset: str) -> str:
+        """Of what is fitted first; those of data sets are variants of the paper's."""
+        return preset if preset == "default" else "paper"

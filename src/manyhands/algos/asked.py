@@ -84,6 +84,7 @@ def updates_first(
     """How many what is fitted first takes, on a data set of this size."""
     assert learner.first is not None
     changes = learner.first_changes(options)
+    preset = learner.preset_first(preset)
     if learner.first in METHODS:
         return resolve(preset, changes, transitions).steps
     presets = algorithm(learner.first).presets

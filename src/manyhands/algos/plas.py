@@ -13,6 +13,7 @@ latent, a deterministic one, and where `perturbed` adds a small move as BCQ does
 with xi as in `bcq.py`; bars are targets. At test time: a(s).
 """
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -59,11 +60,31 @@ class Options(Common):
     discount: float = option(0.99, "Discount factor.", SHARE)
 
 
-PRESETS = {
-    "default": Options(),
-    "paper": Options(
-        steps=500_000, batch_size=100, standardise=False, behavior_steps=500_000
-    ),
+PAPER = Options(
+    steps=500_000, batch_size=100, standardise=False, behavior_steps=500_000
+)
+# Of data that a replay buffer held the VAE is narrower.
+REPLAY = replace(PAPER, behavior_width=128)
+# Phi of PLAS+P.
+MOVES = {
+    "halfcheetah-random": 0.01,
+    "halfcheetah-medium": 0.1,
+    "halfcheetah-medium-replay": 0.05,
+    "halfcheetah-medium-expert": 0.01,
+    "hopper-random": 0.5,
+    "hopper-medium": 0.01,
+    "hopper-medium-replay": 0.2,
+    "hopper-medium-expert": 0.01,
+    "walker2d-random": 0.05,
+    "walker2d-medium": 0.1,
+    "walker2d-medium-replay": 0.05,
+    "walker2d-medium-expert": 0.01,
+}
+PRESETS = {"default": Options(), "paper": PAPER, "medium-replay": REPLAY} | {
+    f"{name}-perturbed": replace(
+        REPLAY if name.endswith("replay") else PAPER, perturbed=True, phi=phi
+    )
+    for name, phi in MOVES.items()
 }
 
 

@@ -150,7 +150,7 @@ def train(
         seeds,
         options[0][0],
         run,
-        preset=preset,
+        preset=learner.preset_first(preset),
         checkpoint_seconds=checkpoint_seconds,
         progress=progress,
     )

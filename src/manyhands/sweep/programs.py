@@ -163,7 +163,8 @@ def programs(fleet: Fleet, sizes: Sizes) -> list[Program]:
         return [program for program in found if program.steps]
     # Behavior sets of all K and seeds at once, then all policies, with as many codes.
     changes = learner.first_changes(options)
-    chosen = fit_options.resolve(fleet.preset, changes, sizes.transitions)
+    preset = learner.preset_first(fleet.preset)
+    chosen = fit_options.resolve(preset, changes, sizes.transitions)
     starts = [codes_to_start_with(k, sizes.trajectories, chosen) for k in fleet.k]
     found = _of_method("vq", chosen, sizes, max(starts), len(fleet.keys))
     most = max(n if k == "auto" else int(k) for k, n in zip(fleet.k, starts))
@@ -180,13 +181,14 @@ def _of_learner(
     options = learner.settle(options, Setting(sizes.stand_in(), sizes.env, False))
     if learner.first is not None:
         changes = learner.first_changes(options)
+        preset = learner.preset_first(fleet.preset)
         if learner.first in METHODS:
-            chosen = fit_options.resolve(fleet.preset, changes, sizes.transitions)
+            chosen = fit_options.resolve(preset, changes, sizes.transitions)
             found += _of_method(learner.first, chosen, sizes, 1, many)
             model = _method_model(learner.first, chosen, sizes, 1)
         else:
             other = algorithm(learner.first)
-            chosen = hyper.resolve(other.presets, fleet.preset, changes)
+            chosen = hyper.resolve(other.presets, preset, changes)
             found += _of_learner(other, chosen, fleet, sizes)[0]
             model = _learner_model(other, given, chosen)
         given = given._replace(behavior=model)
