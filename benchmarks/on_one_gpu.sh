@@ -57,7 +57,13 @@ END
   wait
 }
 
-wait_for() { for name in $(sets_of "$@"); do until [ -e "$folder/data/zoo-$name.npz" ]; do sleep 0.5; done; done; }
+wait_for() { # PART [TASK]
+  local name
+  for name in $(sets_of "$1"); do
+    [[ $name == ${2:-}* ]] || continue
+    until [ -e "$folder/data/zoo-$name.npz" ]; do sleep 0.5; done
+  done
+}
 
 # A benchmark in a folder of its own, with the data sets of all.
 benchmark() { # OUT PRESET JOBS [--only ...]
@@ -79,7 +85,7 @@ tune() { # DATA
 }
 
 part() { # NAME [WORD+WORD ...]
-  wait_for "$1${2:+:$2}"
+  case $1 in heterogeneous | model-based) ;; *) wait_for "$1${2:+:$2}" ;; esac  # these two wait for one task's at a time
   case $1 in
     paper)
       mkdir -p "$folder/paper"
@@ -93,10 +99,12 @@ part() { # NAME [WORD+WORD ...]
       $python benchmarks/policies.py --cases $(for task in hopper halfcheetah walker2d; do
           echo $task-medium+$task-heterogeneous-5+$task-heterogeneous-1/${2:+$2-}weights; done) --out "$folder/weights.jsonl" \
         --data "$folder/weights" --seeds 0 1 2 --steps "$steps" --behavior-steps "$steps" --evaluations 5 --episodes 20 --jobs 3 --workers 4 ;;
-    heterogeneous)  # below the others in priority, where they share the GPU
-      export CUDA_MPS_CLIENT_PRIORITY=1
+    heterogeneous)
       for task in hopper walker2d halfcheetah; do
-        benchmark "$folder/heterogeneous-$task" heterogeneous 2 --only "$task" > "$folder/logs/heterogeneous-$task" 2>&1 &
+        {
+          wait_for heterogeneous $task
+          benchmark "$folder/heterogeneous-$task" heterogeneous 2 --only "$task" > "$folder/logs/heterogeneous-$task" 2>&1
+        } &
       done
       wait ;;
     # Two data sets a fleet, of the long ones one: less is lost where time runs out.
@@ -112,6 +120,7 @@ part() { # NAME [WORD+WORD ...]
       for task in hopper walker2d halfcheetah; do
         local name=model-based-$task${learner:+-$learner}
         {
+          wait_for model-based $task
           benchmark "$folder/$name" model-based 3 --together $together --only "*$task*/${learner:-*}" > "$folder/logs/$name" 2>&1
           [ -z "$tuned" ] || [ $task = hopper ] || tune $task-medium
         } &
