@@ -8,6 +8,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from manyhands.files import atomic_file, save_arrays, sweep
+from manyhands.runs import Run
 
 KILLS = 8
 WRITER = """
@@ -55,3 +56,18 @@ def test_a_writer_that_fails_leaves_the_old_file(tmp_path):
         pass
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
     assert load_file(path)["a"].tolist() == [0, 1, 2]
+
+
+def test_a_run_that_begins_leaves_what_others_write_below_alone(tmp_path):
+    run, theirs = Run(tmp_path), tmp_path / "other" / "metrics.json"
+    with atomic_file(theirs) as temporary:
+        run.begin({"a": 1}, same=())
+        temporary.write_text("whole")
+    assert theirs.read_text() == "whole"
+
+    left = [tmp_path / f"{folder}.b-c.partial.json" for folder in ("", "checkpoints/")]
+    (tmp_path / "checkpoints").mkdir()
+    for path in left:
+        path.touch()
+    run.begin({"a": 1}, same=())  # goes on
+    assert not any(path.exists() for path in left)

@@ -93,7 +93,9 @@ class Run:
                         f"{self.path}: holds another run: {where} is {was}, not {now}; "
                         "choose another directory"
                     )
-        self._sweep()
+            self._sweep()
+        else:  # folders in it are not ours: others may be writing to them
+            sweep(self.path)
         self.write_json("config.json", config)
 
     def _check_same_command(self, begun: Any, config: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,15 @@ def test_files_cut_short_and_bad_seeds_are_one_line(cli, tmp_path):
         "error: manyhands data info: expected something to follow, got ''\n",
     )
     assert sorted(tmp_path.iterdir()) == there
+
+
+def test_long_names_of_sources_are_shown_whole(cli, tmp_path):
+    names = [f"{'the_same_beginning_' * 3}{end}" for end in ("ann", "bob")]
+    data = manyhands.make("fork-2", 500)
+    manyhands.save(replace(data, source_names=tuple(names)), tmp_path / "a.npz")
+    lines = cli("data", "info", "a.npz").stdout.splitlines()
+    shown = "".join(line.split("│")[1].strip() for line in lines if "│" in line)
+    assert all(name in shown for name in names)
 
 
 def test_what_the_system_refuses_is_one_line(cli, tmp_path):

@@ -91,6 +91,9 @@ CASES = {
     "all actions are whole numbers, 2 different ones: discrete actions are not": dict(
         actions=np.arange(LENGTH * COUNT) % 2
     ),
+    "all actions are whole numbers, once clipped: discrete actions are not": dict(
+        actions=np.arange(LENGTH * COUNT) % 4, clip=True
+    ),
     "constant action dimensions: 0": dict(actions=column(healthy().actions, 0, 1.0)),
     "every reward is 2": dict(rewards=np.full(LENGTH * COUNT, 2.0)),
     "240 next observations differ from the observation that follows in the same "

@@ -122,6 +122,8 @@ NAN = np.array([0, 1, np.nan, 3, 4.0])
             {"terminals": [0, 1, 0, 1, 0]},
             "terminals: row 3: expected true only at the end .* ends at row 4",
         ),
+        ({"terminals": NAN}, "terminals: row 2: expected 0 or 1, got nan"),
+        ({"timeouts": [0, 0.5, 0, 0, 1]}, "timeouts: row 1: expected 0 or 1, got 0.5"),
         (
             {"timeouts": [1, 0, 0, 0, 1]},
             "timeouts: row 0: expected true only at the end .* ends at row 1",

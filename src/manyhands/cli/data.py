@@ -160,7 +160,8 @@ def _card_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _source_table(result: dict[str, Any]) -> Table:
-    table = Table("source", title="sources", title_justify="left")
+    table = Table(title="sources", title_justify="left")
+    table.add_column("source", overflow="fold")  # the ends of names may tell them apart
     for column in ("trajectories", "transitions", "return", "log-prob"):
         if column != "log-prob" or result["log_prob"] is not None:
             table.add_column(column, justify="right")

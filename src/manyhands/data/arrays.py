@@ -28,6 +28,17 @@ def column(field: str, values: ArrayLike, dtype: Any, copy: bool) -> np.ndarray:
     return array
 
 
+def marks(field: str, values: ArrayLike) -> np.ndarray:
+    """(N,) true or false. Other numbers than 0 and 1 were meant for something else, and
+    NaN would be true."""
+    given = column(field, values, None, copy=False)
+    wrong = (given != 0) & (given != 1)
+    if wrong.any():
+        row = np.argmax(wrong)
+        raise UserError(f"{field}: row {row}: expected 0 or 1, got {given[row]:g}")
+    return given.astype(bool)
+
+
 def bounds(pair: tuple[ArrayLike, ArrayLike], size: int) -> list[np.ndarray]:
     """Lowest and highest action per dimension, from numbers or arrays."""
     try:

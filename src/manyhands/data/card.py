@@ -204,8 +204,10 @@ def _choices(data: Trajectories) -> list[str]:
     different = len(np.unique(data.actions))
     if different == 1:  # nobody's choice
         return []
+    # Clipped, several may have become one.
+    which = "once clipped" if data.clipped else f"{different:,} different ones"
     return [
-        f"all actions are whole numbers, {different:,} different ones: discrete "
+        f"all actions are whole numbers, {which}: discrete "
         "actions are not known here, these are taken for points between the bounds"
     ]
 

@@ -118,10 +118,10 @@ class Trajectories:
         """
         observations = arrays.matrix("observations", observations, copy)
         actions = arrays.matrix("actions", actions, copy)
-        terminals = arrays.column("terminals", terminals, bool, copy=True)
+        terminals = arrays.marks("terminals", terminals)
         rows = len(observations)
         if timeouts is not None:
-            timeouts = arrays.column("timeouts", timeouts, bool, copy=True)
+            timeouts = arrays.marks("timeouts", timeouts)
         rewards = arrays.column("rewards", rewards, np.float32, copy)
         if log_probs is not None:
             log_probs = arrays.column("log_probs", log_probs, np.float32, copy)
