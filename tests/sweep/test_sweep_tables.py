@@ -231,6 +231,30 @@ def test_a_row_of_panels_for_every_k(rows):
     assert figures.maps(mine) is None
 
 
+def test_figures_do_not_depend_on_what_ended_first(rows, small):
+    """Of several seeds with maps, as fleets in parts leave them, the first is shown."""
+    about = maps.histogram(small)
+    mine = [r | {"histogram": about} for r in rows]
+    for one in mine:
+        n = one["seed"]
+        place = {"xy": [[0, 1, n], [3, 4, 5]], "behaviors": [[0], [0]]}
+        points = [{"step": 9 + n, "variance": 0.5, **place}]
+        one["maps"] = {"percentile": [1, 50, 100], "codes": [0] * 3, "points": points}
+        one["k"] = one["k"] and {"1": "5", "5": "10"}[one["k"]]
+    for order in (1, -1):
+        names = [axis.get_title() for axis in figures.returns(mine[::order]).axes]
+        assert names == ["zoo:hopper-heterogeneous-2", "zoo:hopper-medium"]
+        some = [r for r in mine if r["k"] and "medium" not in r["data"]]
+        figure = figures.maps(some[::order])
+        labels = [axis.get_ylabel() for axis in figure.axes]
+        assert [label for label in labels if label] == ["K = 5", "K = 10"]
+        assert {axis.get_title() for axis in figure.axes} == {
+            "9 updates, 50%",
+            "by code",
+        }
+        assert "seed 0" in figure.get_suptitle()
+
+
 def test_the_report_of_a_benchmark(rows, small, tmp_path, capsys):
     rows[0]["histogram"] = maps.histogram(small)
     made = "".join(json.dumps(r) + "\n" for r in rows)

@@ -9,7 +9,7 @@ import numpy as np
 from manyhands.report.figures import blank, save
 from manyhands.sweep.maps import BINS
 from manyhands.sweep.plan import safe
-from manyhands.sweep.tables import Scores
+from manyhands.sweep.tables import Scores, natural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,6 +52,7 @@ def heterogeneous(rows: list[dict[str, Any]]) -> "Figure | None":
 def returns(rows: list[dict[str, Any]]) -> "Figure | None":
     """How returns are spread in every data set, by source where that is known."""
     found = {row["data"]: row["histogram"] for row in rows if row.get("histogram")}
+    found = {data: found[data] for data in sorted(found, key=natural)}
     if not found:
         return None
     wide = min(COLUMNS, len(found))
@@ -81,10 +82,12 @@ def returns(rows: list[dict[str, Any]]) -> "Figure | None":
 def maps(rows: list[dict[str, Any]]) -> "Figure | None":
     """Embeddings of trajectories (dots, by their return; last by their code) and of
     behaviors (crosses): a row for every K, a column for every time in the training."""
+    # Not as they came: what was added later, or ran in parts, may have ended first.
+    rows = [row for row in rows if row.get("maps")]
+    rows.sort(key=lambda row: (natural(str(row["k"])), row["seed"]))
     found: dict[str, dict[str, Any]] = {}
-    for row in rows:  # the first seed's, where fleets were run in parts
-        if row.get("maps"):
-            found.setdefault(row["k"], row["maps"])
+    for row in rows:
+        found.setdefault(row["k"], row["maps"])
     if not found:
         return None
     wide = max(len(about["points"]) for about in found.values()) + 1

@@ -56,7 +56,7 @@ def _tex(text: str) -> str:
     return text.replace("±", r"$\pm$")
 
 
-def _natural(name: str) -> list[str | int]:
+def natural(name: str) -> list[str | int]:
     """heterogeneous-2 comes before heterogeneous-10."""
     parts = re.split(r"(\d+)", name)
     return [int(part) if part.isdecimal() else part for part in parts]
@@ -70,8 +70,8 @@ class Scores:
         # Not as they came: which fleet ends first is chance.
         rows = sorted(rows, key=lambda row: row["seed"])
         self.rows = [row for row in rows if row["return_mean"] is not None]
-        self.data = sorted({row["data"] for row in self.rows}, key=_natural)
-        self.labels = sorted({row["label"] for row in self.rows}, key=_natural)
+        self.data = sorted({row["data"] for row in self.rows}, key=natural)
+        self.labels = sorted({row["label"] for row in self.rows}, key=natural)
         self._found: dict[tuple, list[float]] = defaultdict(list)
         for row in self.rows:
             key = row["data"], row["label"], row["k"]
@@ -82,7 +82,7 @@ class Scores:
 
     def ks(self, label: str) -> list[str | None]:
         found = {k for _, other, k in self._found if other == label}
-        return sorted(found, key=lambda k: _natural(str(k)))
+        return sorted(found, key=lambda k: natural(str(k)))
 
     def best(self, data: str, label: str) -> tuple[np.ndarray, str | None]:
         """With the best K on average, as the paper reports it, and which that is."""
