@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -114,6 +115,37 @@ def test_every_k_has_its_column_and_what_is_missing_is_empty(rows):
     assert varying.rows[1] == ["zoo:hopper-medium", "50.0 ± 0.0", ""]
     together = by_name["together-relative"]
     assert together.rows[1][:3] == ["lbrac_v", "1.10 [1.10, 1.10]", "1.00 [1.00, 1.00]"]
+
+
+def test_who_made_the_data_and_how_good_it_is(rows, small):
+    # Trajectories 0 and 2 are of bob's colleague, 1 of ann, 3 (cut off) of cy.
+    R, names = small.returns, small.source_names
+    plain = maps.quality(small, None)  # Pendulum has no reference
+    whose = [names[code] for code in small.sources]
+    assert plain["data_score"] == pytest.approx(R.mean())
+    assert plain["source_scores"] == {
+        whose[0]: pytest.approx((R[0] + R[2]) / 2),
+        whose[1]: pytest.approx(R[1]),
+        whose[3]: None,
+    }
+    found = maps.quality(small, "Hopper-v5")
+    score = 100 * (R.mean() + 20.272305) / (3234.3 + 20.272305)
+    assert found["data_score"] == pytest.approx(score)
+    nobody = replace(small, sources=None, source_names=())
+    assert maps.quality(nobody, None)["source_scores"] == {}
+
+    two = {"data_score": 8.25, "source_scores": {"ann": 6.0, "bob": None, "cy": 10.5}}
+    mine = [r | two if "medium" not in r["data"] else r for r in rows]
+    by_name = {table.name: table for table in tables.tables(mine)}
+    assert by_name["data"].rows == [
+        ["zoo:hopper-heterogeneous-2", "7", "7,000", "8.2", "10.0", "relative"],
+        ["zoo:hopper-medium", "7", "7,000", "", "10.0", "normalized"],
+    ]
+    assert by_name["sources"].columns == ["data", "source 1", "source 2", "source 3"]
+    assert by_name["sources"].rows == [
+        ["zoo:hopper-heterogeneous-2", "6.0", "", "10.5"]
+    ]
+    assert "sources" not in [table.name for table in tables.tables(rows)]
 
 
 def test_three_formats_say_the_same(rows, tmp_path):

@@ -13,6 +13,8 @@ from manyhands.errors import UserError
 from manyhands.files import atomic_file
 from manyhands.sweep.statistics import improvement, iqm_interval
 
+UNITS = "normalised, or plain where nobody has fixed a reference"
+
 
 class Table(NamedTuple):
     name: str
@@ -120,7 +122,7 @@ def measure(data: str, rows: list[dict[str, Any]]) -> str:
 def tables(rows: list[dict[str, Any]]) -> list[Table]:
     scores = Scores(rows)
     several = [label for label in scores.labels if len(scores.ks(label)) > 1]
-    made = [_main(scores, several), _data(scores)]
+    made = [_main(scores, several), _data(scores), *_sources(scores)]
     made += [_varying_k(scores, label) for label in several]
     return [*made, *_together(scores)]
 
@@ -157,13 +159,38 @@ def _data(scores: Scores) -> Table:
     rows = []
     for data in scores.data:
         about = next(row for row in scores.rows if row["data"] == data)
-        score = about["behaviors"]
-        shown = "" if score is None else f"{score:.1f}"
-        what = measure(data, scores.rows)
-        sizes = f"{about['trajectories']:,}", f"{about['transitions']:,}"
-        rows.append([data, *sizes, shown, what.removesuffix("_mean")])
-    columns = ["data", "trajectories", "transitions", "behaviors' score", "scores are"]
-    return Table("data", "Data sets", columns, rows)
+        sizes = [f"{about[what]:,}" for what in ("trajectories", "transitions")]
+        # Results of earlier versions do not have all of these.
+        means = [_mean(about.get(what)) for what in ("data_score", "behaviors")]
+        what = measure(data, scores.rows).removesuffix("_mean")
+        rows.append([data, *sizes, *means, what])
+    columns = ["trajectories", "transitions", "mean return", "behaviors' score"]
+    caption = f"Data sets; returns are {UNITS}"
+    return Table("data", caption, ["data", *columns, "scores are"], rows)
+
+
+def _sources(scores: Scores) -> list[Table]:
+    """Who made the data, where that is known."""
+    found = {
+        row["data"]: list(row["source_scores"].values())
+        for row in scores.rows
+        if row.get("source_scores")
+    }
+    if not found:
+        return []
+    most = max(map(len, found.values()))
+    rows = [
+        [data, *map(_mean, found[data]), *[""] * (most - len(found[data]))]
+        for data in scores.data
+        if data in found
+    ]
+    columns = ["data", *(f"source {n + 1}" for n in range(most))]
+    caption = f"Mean returns of those who made the data, {UNITS}"
+    return [Table("sources", caption, columns, rows)]
+
+
+def _mean(score: float | None) -> str:
+    return "" if score is None else f"{score:.1f}"
 
 
 def _together(scores: Scores) -> list[Table]:
