@@ -194,31 +194,36 @@ def _mean(score: float | None) -> str:
 
 
 def _together(scores: Scores) -> list[Table]:
-    """Over all data sets that every algorithm has been run on, by kind of score."""
+    """Over all data sets, by kind of score: who has been run on all of them. Every K is
+    for itself, since the best of several on the episodes that are compared would seem
+    better than it is."""
     made = []
     for kind in ("relative", "normalized"):
         mine = [d for d in scores.data if measure(d, scores.rows) == kind]
         runs = {
-            label: [scores.best(data, label)[0] for data in mine]
+            f"{label} (K = {k})" if len(scores.ks(label)) > 1 else label: [
+                scores.of(data, label, k) for data in mine
+            ]
             for label in scores.labels
+            for k in scores.ks(label)
         }
         whole = {
-            label: found
-            for label, found in runs.items()
+            name: found
+            for name, found in runs.items()
             if found and all(len(one) for one in found)
         }
         if not whole:
             continue
         rows = []
-        for label, found in whole.items():
+        for name, found in whole.items():
             middle = iqm_interval(found)
             cells = [f"{middle.value:.2f} [{middle.low:.2f}, {middle.high:.2f}]"]
             for other in whole:
                 better = improvement(found, whole[other])
                 shown = f"{better.value:.2f} [{better.low:.2f}, {better.high:.2f}]"
-                cells.append("" if other == label else shown)
-            rows.append([label, *cells])
-        columns = ["algorithm", "IQM", *(f"better than {label}" for label in whole)]
+                cells.append("" if other == name else shown)
+            rows.append([name, *cells])
+        columns = ["algorithm", "IQM", *(f"better than {name}" for name in whole)]
         sets = "one data set" if len(mine) == 1 else f"{len(mine)} data sets"
         caption = (
             f"{kind.capitalize()} returns on {sets}: interquartile mean, and how "
