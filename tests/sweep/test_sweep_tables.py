@@ -189,7 +189,10 @@ def test_the_figure_needs_data_of_several_agents(rows, tmp_path):
     (axis,) = figure.axes
     heights = {line.get_label(): line.get_ydata() for line in axis.lines}
     assert heights["bc"] == pytest.approx([0.6])
-    assert heights["lbrac_v"] == pytest.approx([1.1])
+    assert heights["lbrac_v, best K"] == pytest.approx([1.1])
+    assert axis.get_legend() is None  # it would hide lines, where there are many
+    (legend,) = figure.legends
+    assert [t.get_text() for t in legend.get_texts()] == ["bc", "lbrac_v, best K"]
 
 
 def test_returns_are_drawn_as_they_are_spread(small, rows):

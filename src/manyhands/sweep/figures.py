@@ -29,7 +29,7 @@ def heterogeneous(rows: list[dict[str, Any]]) -> "Figure | None":
             found.setdefault(match[1], {})[int(match[2])] = data
     if not found:
         return None
-    figure = blank(4 * len(found), 3.4)
+    figure = blank(4 * len(found) + 1, 3.4)
     axes = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
     for axis, (task, sets) in zip(axes, found.items()):
         for number, label in enumerate(scores.labels):
@@ -38,14 +38,16 @@ def heterogeneous(rows: list[dict[str, Any]]) -> "Figure | None":
             mean = np.array([runs[k].mean() for k in ks])
             std = np.array([runs[k].std() for k in ks])
             color, marker = f"C{number}", "osD^vPX*<>h"[number % 11]
-            axis.plot(ks, mean, marker=marker, ms=4, color=color, label=label)
+            name = f"{label}, best K" if len(scores.ks(label)) > 1 else label
+            axis.plot(ks, mean, marker=marker, ms=4, color=color, label=name)
             axis.fill_between(ks, mean - std, mean + std, color=color, alpha=0.15)
         axis.axhline(1.0, color="0.7", lw=0.8, zorder=0)
         axis.set_xticks(sorted(sets))
         axis.set_title(task)
         axis.set_xlabel("agents that made the data")
     axes[0].set_ylabel("relative return")
-    axes[-1].legend(fontsize=7)
+    lines = axes[-1].get_legend_handles_labels()
+    figure.legend(*lines, fontsize=7, loc="outside right center")
     return figure
 
 
