@@ -172,6 +172,15 @@ def test_three_formats_say_the_same(rows, tmp_path):
     assert r"lbrac\_v" in tex
 
 
+def test_names_are_what_they_are_in_latex_too():
+    table = tables.Table("t", "100%", ["data", r"a\b_c"], [["~/x^2 & ${y}#", "1 ± 0"]])
+    tex = table.latex().splitlines()
+    assert tex[1] == r"\caption{100\%}"
+    assert tex[4] == r"data & a\textbackslash{}b\_c \\"
+    name = r"\textasciitilde{}/x\textasciicircum{}2 \& \$\{y\}\#"
+    assert tex[6] == rf"{name} & 1 $\pm$ 0 \\"
+
+
 def test_tables_do_not_depend_on_what_ended_first(rows):
     ten = {"data": "zoo:hopper-heterogeneous-10"}
     rows += [row | ten for row in rows if row["data"] != "zoo:hopper-medium"]

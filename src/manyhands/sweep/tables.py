@@ -52,10 +52,16 @@ class Table(NamedTuple):
         return "\n".join(lines) + "\n"
 
 
+TEX = {character: rf"\{character}" for character in "&%_#${}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+}
+
+
 def _tex(text: str) -> str:
-    for character in "\\&%_#":
-        text = text.replace(character, rf"\{character}")
-    return text.replace("±", r"$\pm$")
+    return text.translate(str.maketrans(TEX))
 
 
 def natural(name: str) -> list[str | int]:
