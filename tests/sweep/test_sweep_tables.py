@@ -161,14 +161,18 @@ def test_who_made_the_data_and_how_good_it_is(rows, small):
 
 def test_three_formats_say_the_same(rows, tmp_path):
     page = tables.write(rows, tmp_path)
-    assert "| zoo:hopper-medium | 40.0 ± 0.0 | 50.0 ± 0.0 (K = 1) |" in page.read_text()
+    text = page.read_text()
+    assert "| zoo:hopper-medium | 40.0 ± 0.0 | **50.0 ± 0.0 (K = 1)** |" in text
+    assert "| zoo:hopper-heterogeneous-2 | 0.90 ± 0.00 | **1.10 ± 0.00** |" in text
+    assert "| zoo:hopper-medium | 50.0 ± 0.0 |  |" in text  # nothing to compare with
     with (tmp_path / "main.csv").open() as file:
         assert list(csv.reader(file)) == [
             tables.tables(rows)[0].columns,
             *tables.tables(rows)[0].rows,
         ]
     tex = (tmp_path / "main.tex").read_text()
-    assert r"zoo:hopper-medium & 40.0 $\pm$ 0.0 & 50.0 $\pm$ 0.0 (K = 1) \\" in tex
+    best = r"\textbf{50.0 $\pm$ 0.0 (K = 1)}"
+    assert rf"zoo:hopper-medium & 40.0 $\pm$ 0.0 & {best} \\" in tex
     assert r"lbrac\_v" in tex
 
 

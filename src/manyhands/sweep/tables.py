@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,15 +22,25 @@ class Table(NamedTuple):
     caption: str
     columns: list[str]
     rows: list[list[str]]
+    best: frozenset[tuple[int, int]] = frozenset()  # row, column: in bold
 
     def markdown(self) -> str:
         head = [f"| {' | '.join(self.columns)} |", "|---|" + "---:|" * self.width]
-        body = [f"| {' | '.join(row)} |" for row in self.rows]
+        body = [f"| {' | '.join(row)} |" for row in self._marked("**{}**", str)]
         return "\n".join([f"## {self.caption}", "", *head, *body]) + "\n"
 
     @property
     def width(self) -> int:
         return len(self.columns) - 1
+
+    def _marked(self, bold: str, form: Callable[[str], str]) -> list[list[str]]:
+        return [
+            [
+                bold.replace("{}", form(cell)) if (r, c) in self.best else form(cell)
+                for c, cell in enumerate(row)
+            ]
+            for r, row in enumerate(self.rows)
+        ]
 
     def csv(self) -> str:
         text = io.StringIO()
@@ -44,7 +55,7 @@ class Table(NamedTuple):
             r"\toprule",
             " & ".join(map(_tex, self.columns)) + r" \\",
             r"\midrule",
-            *(" & ".join(map(_tex, row)) + r" \\" for row in self.rows),
+            *(" & ".join(row) + r" \\" for row in self._marked(r"\textbf{{}}", _tex)),
             r"\bottomrule",
             r"\end{tabular}",
             r"\end{table}",
@@ -140,8 +151,19 @@ def _cell(runs: np.ndarray) -> str:
     return f"{runs.mean():.{digits}f} ± {runs.std():.{digits}f}"
 
 
+def _highest(runs: list[list[np.ndarray]]) -> frozenset[tuple[int, int]]:
+    """Where the highest mean of every row stands, if there is another to compare it
+    with, behind the name of the row."""
+    found = set()
+    for r, row in enumerate(runs):
+        means = {c + 1: one.mean() for c, one in enumerate(row) if len(one)}
+        if len(means) > 1:
+            found.add((r, max(means, key=lambda c: means[c])))
+    return frozenset(found)
+
+
 def _main(scores: Scores, several: list[str]) -> Table:
-    rows = []
+    rows, all_runs = [], []
     for data in scores.data:
         best = [scores.best(data, label) for label in scores.labels]
         cells = [
@@ -149,16 +171,20 @@ def _main(scores: Scores, several: list[str]) -> Table:
             for label, (runs, k) in zip(scores.labels, best)
         ]
         rows.append([data, *cells])
+        all_runs.append([runs for runs, _ in best])
     note = "; with several K, the best one on average" if several else ""
     caption = f"Scores, mean ± standard deviation over seeds{note}"
-    return Table("main", caption, ["data", *scores.labels], rows)
+    columns = ["data", *scores.labels]
+    return Table("main", caption, columns, rows, _highest(all_runs))
 
 
 def _varying_k(scores: Scores, label: str) -> Table:
     ks = scores.ks(label)
-    rows = [[d, *(_cell(scores.of(d, label, k)) for k in ks)] for d in scores.data]
+    runs = [[scores.of(data, label, k) for k in ks] for data in scores.data]
+    rows = [[data, *map(_cell, mine)] for data, mine in zip(scores.data, runs)]
     columns = ["data", *(f"K = {k}" for k in ks)]
-    return Table(f"varying-k-{label}", f"{label} for every K", columns, rows)
+    name, caption = f"varying-k-{label}", f"{label} for every K"
+    return Table(name, caption, columns, rows, _highest(runs))
 
 
 def _data(scores: Scores) -> Table:
