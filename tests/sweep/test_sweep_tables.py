@@ -3,6 +3,7 @@
 import csv
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -288,6 +289,30 @@ def test_a_row_of_panels_for_every_k(rows):
     assert dots.get_array().tolist() == [1, 50, 100]
     assert len(crosses.get_offsets()) == 2
     assert figures.maps(mine) is None
+
+
+def test_the_policy_is_among_the_behaviors_that_it_was_learnt_from(rows):
+    random = np.random.default_rng(0)
+    W = random.normal(size=(9, 8))
+    model = SimpleNamespace(W=3 * W, E=2 * W[:2], e_pi=5 * W[7])  # directions count
+    percentile = np.linspace(1, 100, 9)
+    about = maps.learnt(model, percentile)["learnt"]
+    x, y = about["xy"]
+    assert about["policy"] == [x[7:8], y[7:8]]
+    assert about["behaviors"] == [x[:2], y[:2]]
+    assert maps.learnt(SimpleNamespace(E=W), percentile) == {}
+
+    shown = {"percentile": percentile.tolist(), "codes": [0] * 9}
+    shown["points"] = [{"step": 9, **about}]
+    mine = [r for r in rows if r["data"].endswith("-2") and r["k"]]
+    mine[0]["maps"], mine[1]["maps"] = shown | {"learnt": about}, shown
+    figure = figures.maps(mine)
+    titles = [axis.get_title().split(",")[0] for axis in figure.axes]
+    end = "by code"
+    assert titles == ["9 updates", "after policy learning", end, "9 updates", "", end]
+    *_, star = figure.axes[1].collections
+    assert np.array_equal(star.get_offsets(), [[x[7], y[7]]])
+    assert "policy (star)" in figure.get_suptitle()
 
 
 def test_figures_do_not_depend_on_what_ended_first(rows, small):

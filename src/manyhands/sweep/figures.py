@@ -82,8 +82,9 @@ def returns(rows: list[dict[str, Any]]) -> "Figure | None":
 
 
 def maps(rows: list[dict[str, Any]]) -> "Figure | None":
-    """Embeddings of trajectories (dots, by their return; last by their code) and of
-    behaviors (crosses): a row for every K, a column for every time in the training."""
+    """Embeddings of trajectories (dots, by their return; last by their code), of
+    behaviors (crosses) and of the policy (a star, once it has been learnt): a row for
+    every K, a column for every time in the training."""
     # Not as they came: what was added later, or ran in parts, may have ended first.
     rows = [row for row in rows if row.get("maps")]
     rows.sort(key=lambda row: (natural(str(row["k"])), row["seed"]))
@@ -92,26 +93,37 @@ def maps(rows: list[dict[str, Any]]) -> "Figure | None":
         found.setdefault(row["k"], row["maps"])
     if not found:
         return None
-    wide = max(len(about["points"]) for about in found.values()) + 1
+    ends = 1 + any("learnt" in about for about in found.values())
+    wide = max(len(about["points"]) for about in found.values()) + ends
     figure = blank(2.4 * wide, 2.4 * len(found))
     grid = figure.subplots(len(found), wide, squeeze=False)
     for axes, (k, about) in zip(grid, found.items()):
         last = about["points"][-1]
         # The end stands in the same column in all rows.
-        empty = wide - 1 - len(about["points"])
+        empty = wide - ends - len(about["points"])
         for axis in axes[:empty]:
             axis.set_axis_off()
         for axis, point in zip(axes[empty:], about["points"]):
             _map(axis, point, about["percentile"], "viridis", 100)
             title = f"{point['step']:,} updates, {point['variance']:.0%}"
             axis.set_title(title, fontsize=7)
+        if ends > 1:
+            axes[-2].set_axis_off()
+        if point := about.get("learnt"):
+            axes[-2].set_axis_on()
+            _map(axes[-2], point, about["percentile"], "viridis", 100)
+            axes[-2].scatter(*point["policy"], marker="*", c="red", s=90, zorder=3)
+            title = f"after policy learning, {point['variance']:.0%}"
+            axes[-2].set_title(title, fontsize=7)
         _map(axes[-1], last, [code % 20 for code in about["codes"]], "tab20", 19)
         axes[-1].set_title("by code", fontsize=7)
         axes[empty].set_ylabel(f"K = {k}", fontsize=8)
+    star = ", policy (star)" if ends > 1 else ""
     first = rows[0]
     figure.suptitle(
         f"{first['data']}, {first['label']}, seed {first['seed']}: trajectories by "
-        "return percentile (dark: low), behaviors (crosses); share of variance shown",
+        f"return percentile (dark: low), behaviors (crosses){star}; share of variance "
+        "shown",
         fontsize=8,
     )
     return figure

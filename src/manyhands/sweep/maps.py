@@ -77,6 +77,18 @@ def place(W: np.ndarray, E: np.ndarray, percentile: np.ndarray) -> dict[str, Any
     }
 
 
+def learnt(model: Any, percentile: np.ndarray) -> dict[str, Any]:
+    """The plane after policy learning, with the policy in it; nothing where a learner
+    has no place for its policy among behaviors."""
+    if not hasattr(model, "e_pi"):
+        return {}
+    W, E, e_pi = (_unit(np.asarray(x)) for x in (model.W, model.E, model.e_pi[None]))
+    found = place(W, np.concatenate([E, e_pi]), percentile)
+    x, y = found["behaviors"]
+    policy = {"behaviors": [x[:-1], y[:-1]], "policy": [x[-1:], y[-1:]]}
+    return {"learnt": found | policy}
+
+
 def percentiles(data: Trajectories) -> np.ndarray:
     return 100 * rankdata(data.returns) / len(data)
 
