@@ -150,12 +150,12 @@ def test_who_made_the_data_and_how_good_it_is(rows, small):
     mine = [r | two if "medium" not in r["data"] else r for r in rows]
     by_name = {table.name: table for table in tables.tables(mine)}
     assert by_name["data"].rows == [
-        ["zoo:hopper-heterogeneous-2", "7", "7,000", "8.2", "10.0", "relative"],
+        ["zoo:hopper-heterogeneous-2", "7", "7,000", "8.25", "10.0", "relative"],
         ["zoo:hopper-medium", "7", "7,000", "", "10.0", "normalized"],
     ]
     assert by_name["sources"].columns == ["data", "source 1", "source 2", "source 3"]
     assert by_name["sources"].rows == [
-        ["zoo:hopper-heterogeneous-2", "6.0", "", "10.5"]
+        ["zoo:hopper-heterogeneous-2", "6.00", "", "10.5"]
     ]
     assert "sources" not in [table.name for table in tables.tables(rows)]
 

@@ -144,10 +144,14 @@ def tables(rows: list[dict[str, Any]]) -> list[Table]:
     return [*made, *_together(scores)]
 
 
+def _digits(value: float) -> int:
+    return 1 if abs(value) >= 10 else 2
+
+
 def _cell(runs: np.ndarray) -> str:
     if not len(runs):
         return ""
-    digits = 1 if abs(runs.mean()) >= 10 else 2
+    digits = _digits(runs.mean())
     return f"{runs.mean():.{digits}f} ± {runs.std():.{digits}f}"
 
 
@@ -222,7 +226,7 @@ def _sources(scores: Scores) -> list[Table]:
 
 
 def _mean(score: float | None) -> str:
-    return "" if score is None else f"{score:.1f}"
+    return "" if score is None else f"{score:.{_digits(score)}f}"
 
 
 def _together(scores: Scores) -> list[Table]:
