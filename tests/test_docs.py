@@ -1,5 +1,6 @@
 """The documentation is true: its code runs, its pages are current, its links lead."""
 
+import csv
 import importlib
 import os
 import re
@@ -154,6 +155,22 @@ def test_the_preset_that_is_shown_loads(tmp_path):
     (tmp_path / "mine.toml").write_text(text)
     preset = presets.load(str(tmp_path / "mine.toml"))
     assert [entry.algo for entry in preset.entries] == ["iql", "lbrac_v"]
+
+
+def test_what_stands_beside_the_main_table_was_measured():
+    measured = {}
+    for name in ("baselines", "model-based"):
+        with (ROOT / "results" / name / "tables" / "main.csv").open() as file:
+            for row in csv.DictReader(file):
+                measured.setdefault(row["data"], {}).update(row)
+    labels = "bc fisher_brc plas brac_v cql bcq mopo lbrac_v-2.5".split()
+    page = (DOCS / "paper_map.md").read_text()
+    rows = re.findall(r"^\| (\w+-medium[\w-]*) \| (.*) \|$", page, re.MULTILINE)
+    assert len(rows) == 6
+    for data, cells in rows:
+        mine = [measured[f"zoo:{data}"].get(label, "-") for label in labels]
+        shown = [cell.split(", ")[0] for cell in cells.split(" | ")]
+        assert shown == [cell.split(" ")[0] for cell in mine]
 
 
 def test_results_that_are_shown_are_those_that_were_measured(monkeypatch):

@@ -98,6 +98,7 @@ def test_killed_and_resumed_every_result_is_there_once(tmp_path):
         assert sum(map(sum, row["histogram"]["counts"])) == row["trajectories"]
         # Of the first seed of every K.
         assert ("maps" in row) == (row["label"] == "lbrac_v" and row["seed"] == 0)
+        assert "learnt" in row.get("maps", {"learnt": None})
     # All in one program, and back to their lines.
     (place,) = (tmp_path / "out" / "runs").glob("fork-fork-2+1-*/lbrac_v")
     trained = json.loads((place / "summary.json").read_text())["replicas"]

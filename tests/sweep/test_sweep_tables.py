@@ -2,6 +2,8 @@
 
 import csv
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -112,21 +114,76 @@ def test_every_k_has_its_column_and_what_is_missing_is_empty(rows):
     varying = by_name["varying-k-lbrac_v"]
     assert varying.columns == ["data", "K = 1", "K = 5"]
     assert varying.rows[1] == ["zoo:hopper-medium", "50.0 ± 0.0", ""]
-    together = by_name["together-relative"]
-    assert together.rows[1][:3] == ["lbrac_v", "1.10 [1.10, 1.10]", "1.00 [1.00, 1.00]"]
+
+
+def test_no_k_is_chosen_before_algorithms_are_compared(rows):
+    """The best of several would be better by chance alone."""
+    by_name = {table.name: table for table in tables.tables(rows)}
+    together, sure = by_name["together-relative"], "1.00 [1.00, 1.00]"
+    assert [row[:3] for row in together.rows[1:]] == [
+        ["lbrac_v (K = 1)", "0.90 [0.90, 0.90]", sure],
+        ["lbrac_v (K = 5)", "1.10 [1.10, 1.10]", sure],
+    ]
+    # On the other data set there is one of them alone.
+    names = [row[0] for row in by_name["together-normalized"].rows]
+    assert names == ["bc", "lbrac_v (K = 1)"]
+
+
+def test_who_made_the_data_and_how_good_it_is(rows, small):
+    # Trajectories 0 and 2 are of bob's colleague, 1 of ann, 3 (cut off) of cy.
+    R, names = small.returns, small.source_names
+    plain = maps.quality(small, None)  # Pendulum has no reference
+    whose = [names[code] for code in small.sources]
+    assert plain["data_score"] == pytest.approx(R.mean())
+    assert plain["source_scores"] == {
+        whose[0]: pytest.approx((R[0] + R[2]) / 2),
+        whose[1]: pytest.approx(R[1]),
+        whose[3]: None,
+    }
+    found = maps.quality(small, "Hopper-v5")
+    score = 100 * (R.mean() + 20.272305) / (3234.3 + 20.272305)
+    assert found["data_score"] == pytest.approx(score)
+    nobody = replace(small, sources=None, source_names=())
+    assert maps.quality(nobody, None)["source_scores"] == {}
+
+    two = {"data_score": 8.25, "source_scores": {"ann": 6.0, "bob": None, "cy": 10.5}}
+    mine = [r | two if "medium" not in r["data"] else r for r in rows]
+    by_name = {table.name: table for table in tables.tables(mine)}
+    assert by_name["data"].rows == [
+        ["zoo:hopper-heterogeneous-2", "7", "7,000", "8.25", "10.0", "relative"],
+        ["zoo:hopper-medium", "7", "7,000", "", "10.0", "normalized"],
+    ]
+    assert by_name["sources"].columns == ["data", "source 1", "source 2", "source 3"]
+    assert by_name["sources"].rows == [
+        ["zoo:hopper-heterogeneous-2", "6.00", "", "10.5"]
+    ]
+    assert "sources" not in [table.name for table in tables.tables(rows)]
 
 
 def test_three_formats_say_the_same(rows, tmp_path):
     page = tables.write(rows, tmp_path)
-    assert "| zoo:hopper-medium | 40.0 ± 0.0 | 50.0 ± 0.0 (K = 1) |" in page.read_text()
+    text = page.read_text()
+    assert "| zoo:hopper-medium | 40.0 ± 0.0 | **50.0 ± 0.0 (K = 1)** |" in text
+    assert "| zoo:hopper-heterogeneous-2 | 0.90 ± 0.00 | **1.10 ± 0.00** |" in text
+    assert "| zoo:hopper-medium | 50.0 ± 0.0 |  |" in text  # nothing to compare with
     with (tmp_path / "main.csv").open() as file:
         assert list(csv.reader(file)) == [
             tables.tables(rows)[0].columns,
             *tables.tables(rows)[0].rows,
         ]
     tex = (tmp_path / "main.tex").read_text()
-    assert r"zoo:hopper-medium & 40.0 $\pm$ 0.0 & 50.0 $\pm$ 0.0 (K = 1) \\" in tex
+    best = r"\textbf{50.0 $\pm$ 0.0 (K = 1)}"
+    assert rf"zoo:hopper-medium & 40.0 $\pm$ 0.0 & {best} \\" in tex
     assert r"lbrac\_v" in tex
+
+
+def test_names_are_what_they_are_in_latex_too():
+    table = tables.Table("t", "100%", ["data", r"a\b_c"], [["~/x^2 & ${y}#", "1 ± 0"]])
+    tex = table.latex().splitlines()
+    assert tex[1] == r"\caption{100\%}"
+    assert tex[4] == r"data & a\textbackslash{}b\_c \\"
+    name = r"\textasciitilde{}/x\textasciicircum{}2 \& \$\{y\}\#"
+    assert tex[6] == rf"{name} & 1 $\pm$ 0 \\"
 
 
 def test_tables_do_not_depend_on_what_ended_first(rows):
@@ -146,7 +203,10 @@ def test_the_figure_needs_data_of_several_agents(rows, tmp_path):
     (axis,) = figure.axes
     heights = {line.get_label(): line.get_ydata() for line in axis.lines}
     assert heights["bc"] == pytest.approx([0.6])
-    assert heights["lbrac_v"] == pytest.approx([1.1])
+    assert heights["lbrac_v, best K"] == pytest.approx([1.1])
+    assert axis.get_legend() is None  # it would hide lines, where there are many
+    (legend,) = figure.legends
+    assert [t.get_text() for t in legend.get_texts()] == ["bc", "lbrac_v, best K"]
 
 
 def test_returns_are_drawn_as_they_are_spread(small, rows):
@@ -229,6 +289,54 @@ def test_a_row_of_panels_for_every_k(rows):
     assert dots.get_array().tolist() == [1, 50, 100]
     assert len(crosses.get_offsets()) == 2
     assert figures.maps(mine) is None
+
+
+def test_the_policy_is_among_the_behaviors_that_it_was_learnt_from(rows):
+    random = np.random.default_rng(0)
+    W = random.normal(size=(9, 8))
+    model = SimpleNamespace(W=3 * W, E=2 * W[:2], e_pi=5 * W[7])  # directions count
+    percentile = np.linspace(1, 100, 9)
+    about = maps.learnt(model, percentile)["learnt"]
+    x, y = about["xy"]
+    assert about["policy"] == [x[7:8], y[7:8]]
+    assert about["behaviors"] == [x[:2], y[:2]]
+    assert maps.learnt(SimpleNamespace(E=W), percentile) == {}
+
+    shown = {"percentile": percentile.tolist(), "codes": [0] * 9}
+    shown["points"] = [{"step": 9, **about}]
+    mine = [r for r in rows if r["data"].endswith("-2") and r["k"]]
+    mine[0]["maps"], mine[1]["maps"] = shown | {"learnt": about}, shown
+    figure = figures.maps(mine)
+    titles = [axis.get_title().split(",")[0] for axis in figure.axes]
+    end = "by code"
+    assert titles == ["9 updates", "after policy learning", end, "9 updates", "", end]
+    *_, star = figure.axes[1].collections
+    assert np.array_equal(star.get_offsets(), [[x[7], y[7]]])
+    assert "policy (star)" in figure.get_suptitle()
+
+
+def test_figures_do_not_depend_on_what_ended_first(rows, small):
+    """Of several seeds with maps, as fleets in parts leave them, the first is shown."""
+    about = maps.histogram(small)
+    mine = [r | {"histogram": about} for r in rows]
+    for one in mine:
+        n = one["seed"]
+        place = {"xy": [[0, 1, n], [3, 4, 5]], "behaviors": [[0], [0]]}
+        points = [{"step": 9 + n, "variance": 0.5, **place}]
+        one["maps"] = {"percentile": [1, 50, 100], "codes": [0] * 3, "points": points}
+        one["k"] = one["k"] and {"1": "5", "5": "10"}[one["k"]]
+    for order in (1, -1):
+        names = [axis.get_title() for axis in figures.returns(mine[::order]).axes]
+        assert names == ["zoo:hopper-heterogeneous-2", "zoo:hopper-medium"]
+        some = [r for r in mine if r["k"] and "medium" not in r["data"]]
+        figure = figures.maps(some[::order])
+        labels = [axis.get_ylabel() for axis in figure.axes]
+        assert [label for label in labels if label] == ["K = 5", "K = 10"]
+        assert {axis.get_title() for axis in figure.axes} == {
+            "9 updates, 50%",
+            "by code",
+        }
+        assert "seed 0" in figure.get_suptitle()
 
 
 def test_the_report_of_a_benchmark(rows, small, tmp_path, capsys):

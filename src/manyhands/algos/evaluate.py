@@ -87,22 +87,24 @@ def worth(returns: np.ndarray, env: str, behaviors: float | None) -> Evaluation:
 
 
 def behaviors_score(data: Trajectories, env: str | None = None) -> float | None:
-    """The mean normalised score of the policies that made a data set.
-
-    Every source counts the same; without sources, all trajectories are of one. Ones
-    that were cut off say nothing of their policy.
-    """
+    """The mean normalised score of the policies that made a data set, each of which
+    counts the same."""
     env = env or data.env_id
+    scores = None if env is None else normalized(data.returns, env)
+    means = {} if scores is None else by_source(data, scores)
+    return float(np.mean(list(means.values()))) if means else None
+
+
+def by_source(data: Trajectories, scores: np.ndarray) -> dict[str, float]:
+    """Means of trajectories' scores, by the name of their source; without sources, all
+    are of one. Trajectories that were cut off say nothing of their policy."""
     ends = data.offsets[1:] - 1
     whole = data.terminals[ends] | data.timeouts[ends]
-    if env is None or not whole.any():
-        return None
-    scores = normalized(data.returns, env)
-    if scores is None:
-        return None
-    sources = np.zeros(len(data)) if data.sources is None else data.sources
-    means = [scores[whole & (sources == s)] for s in np.unique(sources)]
-    return float(np.mean([mean.mean() for mean in means if len(mean)]))
+    known = data.sources is not None
+    sources = data.sources if known else np.zeros(len(data), int)
+    names = data.source_names if known else ("",)
+    found = {name: scores[whole & (sources == s)] for s, name in enumerate(names)}
+    return {name: float(mine.mean()) for name, mine in found.items() if len(mine)}
 
 
 class Body(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 from manyhands.report.figures import blank, save
 from manyhands.sweep.maps import BINS
 from manyhands.sweep.plan import safe
-from manyhands.sweep.tables import Scores
+from manyhands.sweep.tables import Scores, natural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ def heterogeneous(rows: list[dict[str, Any]]) -> "Figure | None":
             found.setdefault(match[1], {})[int(match[2])] = data
     if not found:
         return None
-    figure = blank(4 * len(found), 3.4)
+    figure = blank(4 * len(found) + 1, 3.4)
     axes = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
     for axis, (task, sets) in zip(axes, found.items()):
         for number, label in enumerate(scores.labels):
@@ -38,20 +38,23 @@ def heterogeneous(rows: list[dict[str, Any]]) -> "Figure | None":
             mean = np.array([runs[k].mean() for k in ks])
             std = np.array([runs[k].std() for k in ks])
             color, marker = f"C{number}", "osD^vPX*<>h"[number % 11]
-            axis.plot(ks, mean, marker=marker, ms=4, color=color, label=label)
+            name = f"{label}, best K" if len(scores.ks(label)) > 1 else label
+            axis.plot(ks, mean, marker=marker, ms=4, color=color, label=name)
             axis.fill_between(ks, mean - std, mean + std, color=color, alpha=0.15)
         axis.axhline(1.0, color="0.7", lw=0.8, zorder=0)
         axis.set_xticks(sorted(sets))
         axis.set_title(task)
         axis.set_xlabel("agents that made the data")
     axes[0].set_ylabel("relative return")
-    axes[-1].legend(fontsize=7)
+    lines = axes[-1].get_legend_handles_labels()
+    figure.legend(*lines, fontsize=7, loc="outside right center")
     return figure
 
 
 def returns(rows: list[dict[str, Any]]) -> "Figure | None":
     """How returns are spread in every data set, by source where that is known."""
     found = {row["data"]: row["histogram"] for row in rows if row.get("histogram")}
+    found = {data: found[data] for data in sorted(found, key=natural)}
     if not found:
         return None
     wide = min(COLUMNS, len(found))
@@ -79,34 +82,48 @@ def returns(rows: list[dict[str, Any]]) -> "Figure | None":
 
 
 def maps(rows: list[dict[str, Any]]) -> "Figure | None":
-    """Embeddings of trajectories (dots, by their return; last by their code) and of
-    behaviors (crosses): a row for every K, a column for every time in the training."""
+    """Embeddings of trajectories (dots, by their return; last by their code), of
+    behaviors (crosses) and of the policy (a star, once it has been learnt): a row for
+    every K, a column for every time in the training."""
+    # Not as they came: what was added later, or ran in parts, may have ended first.
+    rows = [row for row in rows if row.get("maps")]
+    rows.sort(key=lambda row: (natural(str(row["k"])), row["seed"]))
     found: dict[str, dict[str, Any]] = {}
-    for row in rows:  # the first seed's, where fleets were run in parts
-        if row.get("maps"):
-            found.setdefault(row["k"], row["maps"])
+    for row in rows:
+        found.setdefault(row["k"], row["maps"])
     if not found:
         return None
-    wide = max(len(about["points"]) for about in found.values()) + 1
+    ends = 1 + any("learnt" in about for about in found.values())
+    wide = max(len(about["points"]) for about in found.values()) + ends
     figure = blank(2.4 * wide, 2.4 * len(found))
     grid = figure.subplots(len(found), wide, squeeze=False)
     for axes, (k, about) in zip(grid, found.items()):
         last = about["points"][-1]
         # The end stands in the same column in all rows.
-        empty = wide - 1 - len(about["points"])
+        empty = wide - ends - len(about["points"])
         for axis in axes[:empty]:
             axis.set_axis_off()
         for axis, point in zip(axes[empty:], about["points"]):
             _map(axis, point, about["percentile"], "viridis", 100)
             title = f"{point['step']:,} updates, {point['variance']:.0%}"
             axis.set_title(title, fontsize=7)
+        if ends > 1:
+            axes[-2].set_axis_off()
+        if point := about.get("learnt"):
+            axes[-2].set_axis_on()
+            _map(axes[-2], point, about["percentile"], "viridis", 100)
+            axes[-2].scatter(*point["policy"], marker="*", c="red", s=90, zorder=3)
+            title = f"after policy learning, {point['variance']:.0%}"
+            axes[-2].set_title(title, fontsize=7)
         _map(axes[-1], last, [code % 20 for code in about["codes"]], "tab20", 19)
         axes[-1].set_title("by code", fontsize=7)
         axes[empty].set_ylabel(f"K = {k}", fontsize=8)
+    star = ", policy (star)" if ends > 1 else ""
     first = rows[0]
     figure.suptitle(
         f"{first['data']}, {first['label']}, seed {first['seed']}: trajectories by "
-        "return percentile (dark: low), behaviors (crosses); share of variance shown",
+        f"return percentile (dark: low), behaviors (crosses){star}; share of variance "
+        "shown",
         fontsize=8,
     )
     return figure

@@ -1,5 +1,6 @@
-"""What figures of a benchmark need besides scores, small enough for its results: how
-returns are spread, and where trajectories lie by what a behavior set has learnt.
+"""What tables and figures of a benchmark need besides scores, small enough for its
+results: how good the data is, how returns are spread, and where trajectories lie by
+what a behavior set has learnt.
 
 Where they lay along training is read from the checkpoints of the fit, as they come.
 """
@@ -13,9 +14,11 @@ from safetensors import safe_open
 from scipy.stats import rankdata
 from sklearn.decomposition import PCA
 
+from manyhands.algos.evaluate import by_source
 from manyhands.behavior import schedule
 from manyhands.behavior.estimate import Behavior
 from manyhands.data.trajectories import Trajectories
+from manyhands.envs.scores import normalized
 from manyhands.files import atomic_file
 from manyhands.runs import Run
 
@@ -24,6 +27,17 @@ SOURCES = 12  # that are told apart in it
 SHOWN = 250  # trajectories on a map
 POINTS = 3  # along training, besides the end
 GRID = 999  # places are whole numbers from -GRID to GRID
+
+
+def quality(data: Trajectories, env: str | None) -> dict[str, Any]:
+    """Mean returns of all trajectories, and of every source where these are known and
+    few: normalised, or plain where nobody has fixed a reference."""
+    scores = normalized(data.returns, env or data.env_id or "")
+    scores = data.returns if scores is None else scores
+    few = data.sources is not None and len(data.source_names) <= SOURCES
+    means = by_source(data, scores)
+    sources = {name: means.get(name) for name in data.source_names if few}
+    return {"data_score": float(scores.mean()), "source_scores": sources}
 
 
 def histogram(data: Trajectories) -> dict[str, Any]:
@@ -61,6 +75,18 @@ def place(W: np.ndarray, E: np.ndarray, percentile: np.ndarray) -> dict[str, Any
         "behaviors": (signs * centers / unit).round().astype(int).T.tolist(),
         "variance": round(float(pca.explained_variance_ratio_.sum()), 3),
     }
+
+
+def learnt(model: Any, percentile: np.ndarray) -> dict[str, Any]:
+    """The plane after policy learning, with the policy in it; nothing where a learner
+    has no place for its policy among behaviors."""
+    if not hasattr(model, "e_pi"):
+        return {}
+    W, E, e_pi = (_unit(np.asarray(x)) for x in (model.W, model.E, model.e_pi[None]))
+    found = place(W, np.concatenate([E, e_pi]), percentile)
+    x, y = found["behaviors"]
+    policy = {"behaviors": [x[:-1], y[:-1]], "policy": [x[-1:], y[-1:]]}
+    return {"learnt": found | policy}
 
 
 def percentiles(data: Trajectories) -> np.ndarray:

@@ -22,7 +22,7 @@ from manyhands.data.trajectories import Trajectories
 from manyhands.files import atomic_file
 from manyhands.runs import Run, environment
 from manyhands.sweep.making import end_with_the_caller, place_of
-from manyhands.sweep.maps import Along, histogram
+from manyhands.sweep.maps import Along, histogram, learnt, percentiles, quality
 from manyhands.sweep.plan import Fleet, Key
 
 # Between checkpoints of a fit: maps along training are made of them.
@@ -51,12 +51,16 @@ def run(folder: Path, fleet: Fleet, workers: int | None = None) -> list[dict[str
     )
     metrics = Run(place).metrics()
     each = len(policies) // len(sets)
-    about = [{"histogram": histogram(data)} for data in sets]
+    about = [
+        {**quality(data, fleet.env), "histogram": histogram(data)} for data in sets
+    ]
     rows = []
     for r, (key, policy) in enumerate(zip(fleet.keys, policies, strict=True)):
         n, mine = r // each, [m for m in metrics if m["replica"] == r]
-        more = {"maps": maps[r]} if r in maps else {}
-        rows.append(_row(fleet, sets[n], key, policy, mine) | about[n] | more)
+        row = _row(fleet, sets[n], key, policy, mine) | about[n]
+        if r in maps:
+            row["maps"] = maps[r] | learnt(policy.model, percentiles(sets[n]))
+        rows.append(row)
     seconds = time.perf_counter() - started
     took = {"fleet_seconds": seconds, "fleet_resumed": resumed}
     # On a GPU the number of replicas may decide how products are computed.

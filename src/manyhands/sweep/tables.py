@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,21 +14,33 @@ from manyhands.errors import UserError
 from manyhands.files import atomic_file
 from manyhands.sweep.statistics import improvement, iqm_interval
 
+UNITS = "normalised, or plain where nobody has fixed a reference"
+
 
 class Table(NamedTuple):
     name: str
     caption: str
     columns: list[str]
     rows: list[list[str]]
+    best: frozenset[tuple[int, int]] = frozenset()  # row, column: in bold
 
     def markdown(self) -> str:
         head = [f"| {' | '.join(self.columns)} |", "|---|" + "---:|" * self.width]
-        body = [f"| {' | '.join(row)} |" for row in self.rows]
+        body = [f"| {' | '.join(row)} |" for row in self._marked("**{}**", str)]
         return "\n".join([f"## {self.caption}", "", *head, *body]) + "\n"
 
     @property
     def width(self) -> int:
         return len(self.columns) - 1
+
+    def _marked(self, bold: str, form: Callable[[str], str]) -> list[list[str]]:
+        return [
+            [
+                bold.replace("{}", form(cell)) if (r, c) in self.best else form(cell)
+                for c, cell in enumerate(row)
+            ]
+            for r, row in enumerate(self.rows)
+        ]
 
     def csv(self) -> str:
         text = io.StringIO()
@@ -42,7 +55,7 @@ class Table(NamedTuple):
             r"\toprule",
             " & ".join(map(_tex, self.columns)) + r" \\",
             r"\midrule",
-            *(" & ".join(map(_tex, row)) + r" \\" for row in self.rows),
+            *(" & ".join(row) + r" \\" for row in self._marked(r"\textbf{{}}", _tex)),
             r"\bottomrule",
             r"\end{tabular}",
             r"\end{table}",
@@ -50,13 +63,19 @@ class Table(NamedTuple):
         return "\n".join(lines) + "\n"
 
 
+TEX = {character: rf"\{character}" for character in "&%_#${}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+}
+
+
 def _tex(text: str) -> str:
-    for character in "\\&%_#":
-        text = text.replace(character, rf"\{character}")
-    return text.replace("±", r"$\pm$")
+    return text.translate(str.maketrans(TEX))
 
 
-def _natural(name: str) -> list[str | int]:
+def natural(name: str) -> list[str | int]:
     """heterogeneous-2 comes before heterogeneous-10."""
     parts = re.split(r"(\d+)", name)
     return [int(part) if part.isdecimal() else part for part in parts]
@@ -70,8 +89,8 @@ class Scores:
         # Not as they came: which fleet ends first is chance.
         rows = sorted(rows, key=lambda row: row["seed"])
         self.rows = [row for row in rows if row["return_mean"] is not None]
-        self.data = sorted({row["data"] for row in self.rows}, key=_natural)
-        self.labels = sorted({row["label"] for row in self.rows}, key=_natural)
+        self.data = sorted({row["data"] for row in self.rows}, key=natural)
+        self.labels = sorted({row["label"] for row in self.rows}, key=natural)
         self._found: dict[tuple, list[float]] = defaultdict(list)
         for row in self.rows:
             key = row["data"], row["label"], row["k"]
@@ -82,7 +101,7 @@ class Scores:
 
     def ks(self, label: str) -> list[str | None]:
         found = {k for _, other, k in self._found if other == label}
-        return sorted(found, key=lambda k: _natural(str(k)))
+        return sorted(found, key=lambda k: natural(str(k)))
 
     def best(self, data: str, label: str) -> tuple[np.ndarray, str | None]:
         """With the best K on average, as the paper reports it, and which that is."""
@@ -120,20 +139,35 @@ def measure(data: str, rows: list[dict[str, Any]]) -> str:
 def tables(rows: list[dict[str, Any]]) -> list[Table]:
     scores = Scores(rows)
     several = [label for label in scores.labels if len(scores.ks(label)) > 1]
-    made = [_main(scores, several), _data(scores)]
+    made = [_main(scores, several), _data(scores), *_sources(scores)]
     made += [_varying_k(scores, label) for label in several]
     return [*made, *_together(scores)]
+
+
+def _digits(value: float) -> int:
+    return 1 if abs(value) >= 10 else 2
 
 
 def _cell(runs: np.ndarray) -> str:
     if not len(runs):
         return ""
-    digits = 1 if abs(runs.mean()) >= 10 else 2
+    digits = _digits(runs.mean())
     return f"{runs.mean():.{digits}f} ± {runs.std():.{digits}f}"
 
 
+def _highest(runs: list[list[np.ndarray]]) -> frozenset[tuple[int, int]]:
+    """Where the highest mean of every row stands, if there is another to compare it
+    with, behind the name of the row."""
+    found = set()
+    for r, row in enumerate(runs):
+        means = {c + 1: one.mean() for c, one in enumerate(row) if len(one)}
+        if len(means) > 1:
+            found.add((r, max(means, key=lambda c: means[c])))
+    return frozenset(found)
+
+
 def _main(scores: Scores, several: list[str]) -> Table:
-    rows = []
+    rows, all_runs = [], []
     for data in scores.data:
         best = [scores.best(data, label) for label in scores.labels]
         cells = [
@@ -141,57 +175,91 @@ def _main(scores: Scores, several: list[str]) -> Table:
             for label, (runs, k) in zip(scores.labels, best)
         ]
         rows.append([data, *cells])
+        all_runs.append([runs for runs, _ in best])
     note = "; with several K, the best one on average" if several else ""
     caption = f"Scores, mean ± standard deviation over seeds{note}"
-    return Table("main", caption, ["data", *scores.labels], rows)
+    columns = ["data", *scores.labels]
+    return Table("main", caption, columns, rows, _highest(all_runs))
 
 
 def _varying_k(scores: Scores, label: str) -> Table:
     ks = scores.ks(label)
-    rows = [[d, *(_cell(scores.of(d, label, k)) for k in ks)] for d in scores.data]
+    runs = [[scores.of(data, label, k) for k in ks] for data in scores.data]
+    rows = [[data, *map(_cell, mine)] for data, mine in zip(scores.data, runs)]
     columns = ["data", *(f"K = {k}" for k in ks)]
-    return Table(f"varying-k-{label}", f"{label} for every K", columns, rows)
+    name, caption = f"varying-k-{label}", f"{label} for every K"
+    return Table(name, caption, columns, rows, _highest(runs))
 
 
 def _data(scores: Scores) -> Table:
     rows = []
     for data in scores.data:
         about = next(row for row in scores.rows if row["data"] == data)
-        score = about["behaviors"]
-        shown = "" if score is None else f"{score:.1f}"
-        what = measure(data, scores.rows)
-        sizes = f"{about['trajectories']:,}", f"{about['transitions']:,}"
-        rows.append([data, *sizes, shown, what.removesuffix("_mean")])
-    columns = ["data", "trajectories", "transitions", "behaviors' score", "scores are"]
-    return Table("data", "Data sets", columns, rows)
+        sizes = [f"{about[what]:,}" for what in ("trajectories", "transitions")]
+        # Results of earlier versions do not have all of these.
+        means = [_mean(about.get(what)) for what in ("data_score", "behaviors")]
+        what = measure(data, scores.rows).removesuffix("_mean")
+        rows.append([data, *sizes, *means, what])
+    columns = ["trajectories", "transitions", "mean return", "behaviors' score"]
+    caption = f"Data sets; returns are {UNITS}"
+    return Table("data", caption, ["data", *columns, "scores are"], rows)
+
+
+def _sources(scores: Scores) -> list[Table]:
+    """Who made the data, where that is known."""
+    found = {
+        row["data"]: list(row["source_scores"].values())
+        for row in scores.rows
+        if row.get("source_scores")
+    }
+    if not found:
+        return []
+    most = max(map(len, found.values()))
+    rows = [
+        [data, *map(_mean, found[data]), *[""] * (most - len(found[data]))]
+        for data in scores.data
+        if data in found
+    ]
+    columns = ["data", *(f"source {n + 1}" for n in range(most))]
+    caption = f"Mean returns of those who made the data, {UNITS}"
+    return [Table("sources", caption, columns, rows)]
+
+
+def _mean(score: float | None) -> str:
+    return "" if score is None else f"{score:.{_digits(score)}f}"
 
 
 def _together(scores: Scores) -> list[Table]:
-    """Over all data sets that every algorithm has been run on, by kind of score."""
+    """Over all data sets, by kind of score: who has been run on all of them. Every K is
+    for itself, since the best of several on the episodes that are compared would seem
+    better than it is."""
     made = []
     for kind in ("relative", "normalized"):
         mine = [d for d in scores.data if measure(d, scores.rows) == kind]
         runs = {
-            label: [scores.best(data, label)[0] for data in mine]
+            f"{label} (K = {k})" if len(scores.ks(label)) > 1 else label: [
+                scores.of(data, label, k) for data in mine
+            ]
             for label in scores.labels
+            for k in scores.ks(label)
         }
         whole = {
-            label: found
-            for label, found in runs.items()
+            name: found
+            for name, found in runs.items()
             if found and all(len(one) for one in found)
         }
         if not whole:
             continue
         rows = []
-        for label, found in whole.items():
+        for name, found in whole.items():
             middle = iqm_interval(found)
             cells = [f"{middle.value:.2f} [{middle.low:.2f}, {middle.high:.2f}]"]
             for other in whole:
                 better = improvement(found, whole[other])
                 shown = f"{better.value:.2f} [{better.low:.2f}, {better.high:.2f}]"
-                cells.append("" if other == label else shown)
-            rows.append([label, *cells])
-        columns = ["algorithm", "IQM", *(f"better than {label}" for label in whole)]
+                cells.append("" if other == name else shown)
+            rows.append([name, *cells])
+        columns = ["algorithm", "IQM", *(f"better than {name}" for name in whole)]
         sets = "one data set" if len(mine) == 1 else f"{len(mine)} data sets"
         caption = (
             f"{kind.capitalize()} returns on {sets}: interquartile mean, and how "
