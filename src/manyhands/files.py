@@ -1,5 +1,6 @@
 """Files that are either whole or absent."""
 
+import errno
 import os
 import re
 import shutil
@@ -7,6 +8,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 from safetensors.numpy import save
@@ -76,3 +78,17 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def lock(file: IO[Any]) -> bool:
+    """Whether an open file is ours now: until it is closed, or this process and those
+    that it was handed to have ended. Where storage knows no locks it always is."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.EAGAIN, errno.EACCES)
+    return True

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from manyhands import UserError, make, save
+from manyhands.files import lock
 from manyhands.sweep import preset as presets
 from manyhands.sweep.benchmark import benchmark
 from manyhands.sweep.local import Local
@@ -117,6 +118,16 @@ def test_killed_and_resumed_every_result_is_there_once(tmp_path):
     drawn = sorted(path.name for path in (tmp_path / "out" / "figures").iterdir())
     maps = [f"embeddings-fork-{data}-lbrac_v.png" for data in ("fork-2", "leap-2")]
     assert drawn == [*maps, "returns.png"]
+
+
+def test_two_at_once_are_refused(tmp_path):
+    path = tmp_path / "tiny.toml"
+    path.write_text(TINY)
+    with (tmp_path / ".lock").open("w") as claim:
+        assert lock(claim)  # as another command would
+        with pytest.raises(UserError, match="another benchmark is at work in it"):
+            benchmark(presets.load(str(path)), tmp_path, Local(1))
+    assert {file.name for file in tmp_path.iterdir()} == {"tiny.toml", ".lock"}
 
 
 def test_a_fleet_that_fails_does_not_stop_the_others(tmp_path):

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from manyhands.errors import UserError
-from manyhands.files import atomic_file
+from manyhands.files import atomic_file, lock
 from manyhands.sweep import making
-from manyhands.sweep.continuing import PRESET, look, placed
+from manyhands.sweep.continuing import PRESET, Held, look, placed
 from manyhands.sweep.plan import Fleet
 from manyhands.sweep.preset import Preset
 from manyhands.sweep.results import Results
@@ -63,8 +63,24 @@ def benchmark(
             f"{folder}: holds results already; --resume goes on with what is missing"
         )
     held = look(folder, preset, only)
-    todo = held.todo
-    making.check(todo)
+    making.check(held.todo)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as claim:
+        if not lock(claim):
+            raise UserError(f"{folder}: another benchmark is at work in it")
+        return _run(preset, folder, engine, held, prepare, progress)
+
+
+def _run(
+    preset: Preset,
+    folder: Path,
+    engine: Engine,
+    held: Held,
+    prepare: Callable[[list[Fleet]], list[Fleet]],
+    progress: Progress,
+) -> list[Outcome]:
+    """What is not done yet, by the only process that writes results."""
+    results, todo = Results(folder), held.todo
     _remember(folder / PRESET, preset)
     results.mend()
     results.add(held.finished)

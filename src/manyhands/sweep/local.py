@@ -1,6 +1,5 @@
 """Fleets on this machine, each a process, some at a time."""
 
-import errno
 import json
 import os
 import subprocess
@@ -14,7 +13,7 @@ from typing import IO
 
 from manyhands.envs.processes import cores
 from manyhands.errors import UserError
-from manyhands.files import atomic_file
+from manyhands.files import atomic_file, lock
 from manyhands.sweep.benchmark import Outcome
 from manyhands.sweep.continuing import FLEET
 from manyhands.sweep.making import Ready
@@ -108,18 +107,9 @@ def _claim(log: IO[bytes]) -> bool:
     """Lock the log, which the fleet's process inherits: free again when that has ended,
     however this one does. An earlier attempt, on a node that its cluster has given up,
     may go on for a moment; two must not write to one run."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return True
     until = time.monotonic() + PATIENCE
-    while True:
-        try:
-            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                return True  # storage without locks
+    while not lock(log):
         if time.monotonic() > until:
             return False
         time.sleep(0.2)
+    return True
