@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 # short, or one process is at work on it while the others have ended. The report's
 # contents: so that the file that shows it in a browser finds its programs compiled.
 LONGEST = """
-    contracts/test_algorithms algos/test_lbrac_v behavior/test_fork_sources
+    contracts/test_algorithms algos/test_lbrac_learning behavior/test_fork_sources
     algos/test_several_data_sets sweep/test_benchmark cli/test_cli
     behavior/test_many_sources
     behavior/test_interrupted behavior/test_estimate contracts/test_estimators
