@@ -49,7 +49,7 @@ def begun(name: str, options, seed: int) -> Given:
     if first == "vq":
         state = vq_learning.init(key, STATES, ACTIONS, CODES, TRAJECTORIES)
         there = np.ones(CODES, bool), TRAJECTORIES
-        start = Start(state.policy.tree(), vq_learning.values(state), 0, *there)
+        start = Start(state.policy.tree(), vq_learning.values(state), 0, 1.0, *there)
         return empty._replace(behavior=start)
     if first in METHODS:
         method = METHODS[first]

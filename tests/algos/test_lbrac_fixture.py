@@ -55,7 +55,7 @@ def noises(arrays: dict) -> tuple[Noise, Noise]:
     )
 
 
-FITTED = lbrac_v_losses.Fitted(BOX, CODES, jnp.zeros(vq.EMBEDDING), None)
+FITTED = lbrac_v_losses.Fitted(BOX, CODES, jnp.zeros(vq.EMBEDDING), jnp.ones(()), None)
 
 
 def test_the_preset_is_the_released_one(fixture):

@@ -6,8 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from manyhands import Behavior, Policy, UserError, evaluate, fit, make, train
-from manyhands.algos.starting_sets import best_behavior
+from manyhands import (
+    Behavior,
+    Policy,
+    Trajectories,
+    UserError,
+    evaluate,
+    fit,
+    make,
+    train,
+)
+from manyhands.algos.starting_sets import best_behavior, starts
 
 
 def test_the_best_behavior_by_ranks():
@@ -31,6 +40,22 @@ def sets(two_arms) -> list[Behavior]:
 @pytest.fixture(scope="module")
 def arms(sets) -> Behavior:
     return sets[1]
+
+
+def test_the_share_of_the_best_behavior_is_one_of_transitions(two_arms, sets):
+    """Of trajectories, half are by each; those of the better arm are longer."""
+    lengths = np.tile([5, 15], 30)
+    uneven = Trajectories.from_arrays(
+        observations=two_arms.observations,
+        actions=two_arms.actions,
+        rewards=np.repeat(np.tile([0.0, 1.0], 30), lengths),
+        next_observations=two_arms.next_observations,
+        terminals=np.zeros(600, bool),
+        timeouts=np.zeros(600, bool),
+        trajectory=np.repeat(np.arange(60), lengths),
+    )
+    assert [s.share for s in starts(sets, [two_arms, two_arms])] == [1, 0.5]
+    assert [s.share for s in starts(sets, [uneven, uneven])] == [1, 0.75]
 
 
 def test_it_holds_to_the_better_arm(two_arms, arms):

@@ -24,6 +24,7 @@ from manyhands.nn.bundle import Bundle
 OPTIONS = Options(
     critic_width=8, beta=0.7, value_penalty=0.6, value_weight=1.5, warm_up=0
 )
+SHARE = 0.3  # of the data, by the best behavior
 NOW, NEXT = slice(8), slice(8, 16)  # rows for s, and for s'
 random = np.random.default_rng(2)
 ACTION, SAMPLES = random.normal(size=(16, 2)), random.normal(size=(3, 16, 2))
@@ -43,7 +44,7 @@ def given(box) -> Given:
         jax.random.key(3), 3, 2, 3, 4, policy_width=8, values=False
     )
     codes = np.array([True, True, False])
-    found = Start(behaviors.policy.tree(), None, 1, codes, trajectories=4)
+    found = Start(behaviors.policy.tree(), None, 1, SHARE, codes, trajectories=4)
     return Given(3, 2, box, found)
 
 
@@ -179,7 +180,9 @@ class Reference:
         if self.config.value_scale == "none":
             return 1
         size = np.abs(self.value(self.action(self.policy, NOW))).mean()
-        return min(1.5 / size, float(self.config.reach) / self.change())
+        best = self.config.held_to == "best" and self.config.value_share
+        weight = 1.5 * (SHARE if best else 1)
+        return min(weight / size, float(self.config.reach) / self.change())
 
     def y(self):
         q = self.q(self.target, NEXT, self.action(self.policy, NEXT)).min(axis=0)
@@ -200,6 +203,10 @@ in_every_way = pytest.mark.parametrize(
     "changes",
     [
         pytest.param(dict(held_to="best", reach=0.1), id="best, small reach"),
+        pytest.param(dict(held_to="best", reach=1e9), id="best, by its share"),
+        pytest.param(
+            dict(held_to="best", reach=1e9, value_share=False), id="best, whole weight"
+        ),
         pytest.param(dict(held_to="own", reach=1e9), id="own, large reach"),
         pytest.param(dict(divergence="sampled"), id="own, sampled"),
         pytest.param(dict(held_to="best", value_scale="none"), id="best, unscaled"),

@@ -159,7 +159,7 @@ def behaviors() -> Start:
         lambda key: vq_learning.init(key, 3, 2, 3, 5, policy_width=8, values=False)
     )
     codes = np.array([True, True, False])
-    return Start(state.policy.tree(), None, 1, codes, trajectories=5)
+    return Start(state.policy.tree(), None, 1, 0.5, codes, trajectories=5)
 
 
 def test_a_trajectory_is_one_behaviors(behaviors, box):

@@ -86,10 +86,12 @@ def _fresh_values(key: Key, given: Given, options: Options) -> vq.Values:
 
 def fitted(given: Given, options: Options) -> Fitted:
     found: Start = given.behavior
+    shared = options.value_share and options.held_to == "best"
     return Fitted(
         given.box,
         jnp.asarray(found.codes),
         normalize(found.behaviors.E[found.best]),
+        jnp.float32(found.share if shared else 1),
         None if options.joint else found.behaviors,
     )
 

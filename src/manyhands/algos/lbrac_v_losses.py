@@ -45,6 +45,7 @@ class Fitted(NamedTuple):
     box: Box
     codes: Bool[Array, " code"]  # false: padding
     best: Float[Array, " embedding"]  # e_k*, as fitted
+    share: Float[Array, ""]  # of the weight of Q that counts
     behaviors: vq.Policy | None  # None: they learn with pi
 
 
@@ -209,6 +210,7 @@ def policy_loss(
         value = value_by_slope(*about)
     else:
         b = jax.tree.map(lambda x: x[:many] if x.ndim > 1 else x, decoded.b)
-        value = value_within_reach(*about, b, config.value_weight, config.reach)
+        weight = fitted.share * config.value_weight
+        value = value_within_reach(*about, b, weight, config.reach)
     metrics |= {"actor/divergence": d, "actor/q": judged.q.mean()}
     return config.beta * d - value, (judged.gradient, metrics)

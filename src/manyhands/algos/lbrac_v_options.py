@@ -44,10 +44,15 @@ class Options(Common):
         1.0, "Weight of beta D in the Q-functions' target.", NOT_NEGATIVE
     )
     value_weight: float = option(
-        100.0, "Weight of Q in the policy's loss, where it is divided.", NOT_NEGATIVE
+        400.0, "Weight of Q in the policy's loss, where it is divided.", NOT_NEGATIVE
+    )
+    value_share: bool = option(
+        True,
+        "Take that weight times the share of the data that the behavior made which pi is "
+        "held to (the best): elsewhere Q knows less of what pi does.",
     )
     reach: float = option(
-        1.0,
+        0.5,
         "How far Q may move pi, in deviations of the behavior, where it is divided; "
         "for a divergence of reach^2 / 2 nats.",
         POSITIVE,

@@ -10,6 +10,7 @@ from jaxtyping import Array
 
 from manyhands.behavior import vq
 from manyhands.behavior.estimate import Behavior
+from manyhands.data.trajectories import Trajectories
 
 
 class Start(NamedTuple):
@@ -18,6 +19,7 @@ class Start(NamedTuple):
     behaviors: vq.Policy
     values: vq.Values | None
     best: int
+    share: float  # of the data, by the best one
     codes: np.ndarray  # [K] false: padding
     trajectories: int  # the rows of W beyond are padding
 
@@ -36,12 +38,12 @@ def best_behavior(returns: np.ndarray, codes: np.ndarray, k: int) -> int:
     return int(np.argmax(np.where(many > 0, total / np.maximum(many, 1), -np.inf)))
 
 
-def starts(behaviors: list[Behavior], returns: list[np.ndarray]) -> list[Start]:
+def starts(behaviors: list[Behavior], data: list[Trajectories]) -> list[Start]:
     """For replicas that train together: as many codes and trajectories in each, by
     padding.
 
     Args:
-        returns: of the trajectories that each of them was fitted to.
+        data: what each of them was fitted to.
     """
     codes = max(behavior.k for behavior in behaviors)
     trajectories = max(len(behavior.codes) for behavior in behaviors)
@@ -53,7 +55,7 @@ def starts(behaviors: list[Behavior], returns: list[np.ndarray]) -> list[Start]:
         return jnp.concatenate([rows, more], axis)
 
     found = []
-    for behavior, worth in zip(behaviors, returns, strict=True):
+    for behavior, given in zip(behaviors, data, strict=True):
         policy, values = behavior.model, behavior.values
         policy = eqx.tree_at(
             lambda p: (p.E, p.W),
@@ -64,7 +66,9 @@ def starts(behaviors: list[Behavior], returns: list[np.ndarray]) -> list[Start]:
             values = vq.Values(
                 *(eqx.tree_at(lambda c: c.H, c, padded(c.H, 1, codes)) for c in values)
             )
-        best = best_behavior(worth, behavior.codes, behavior.k)
+        best = best_behavior(given.returns, behavior.codes, behavior.k)
+        share = given.lengths[behavior.codes == best].sum() / given.lengths.sum()
         there = np.arange(codes) < behavior.k
-        found.append(Start(policy, values, best, there, len(behavior.codes)))
+        many = len(behavior.codes)
+        found.append(Start(policy, values, best, float(share), there, many))
     return found

@@ -286,8 +286,8 @@ def _prepare(
     firsts = [case.first for case in cases]
     starts: list[Any] = [None] * len(cases)
     if isinstance(firsts[0], Behavior) and firsts[0].method == "vq":
-        returns = [places[case.place].data.returns for case in cases]
-        starts = starting_sets.starts(firsts, returns)
+        data = [places[case.place].data for case in cases]
+        starts = starting_sets.starts(firsts, data)
     elif firsts[0] is not None:
         starts = [fitted.model for fitted in firsts]
     packed, rows = Packed.join([_rows(place.data, place.scaling) for place in places])

@@ -300,7 +300,7 @@ def _behavior_set(
     def found() -> Start:
         state = start()
         there = np.ones(codes, bool), sizes.trajectories
-        return Start(state.policy.tree(), vq_learning.values(state), 0, *there)
+        return Start(state.policy.tree(), vq_learning.values(state), 0, 1.0, *there)
 
     return found
 
