@@ -2,10 +2,11 @@
 # Many results on one GPU: parts run beside each other, which CUDA MPS makes worth while.
 # usage: benchmarks/on_one_gpu.sh FOLDER PART[,PART ...] ...
 # Parts with commas between them run one after another, others at the same time. Parts: paper (four cells of
-# results/policies.md), weights (of Q, in LBRAC-v; weights:brac_v, in BRAC-v), heterogeneous, baselines, model-based, tuning,
-# d3rlpy; evaluation and speed, for which the GPU should be idle (speed:lbrac_v+cql, learners). Of baselines a part may be
-# asked for: 'baselines:*/bc+iql', words as `--only` takes them ('baselines:*hopper*/bcq' makes Hopper's sets alone); of
-# model-based one learner (model-based:mopo); of mopp+tuning a task is tuned as soon as its own fleets have ended.
+# results/policies.md), weights (of Q, in LBRAC-v; weights:brac_v, in BRAC-v), medium (LBRAC-v on the medium sets),
+# heterogeneous, baselines, model-based, tuning, d3rlpy; evaluation and speed, for which the GPU should be idle
+# (speed:lbrac_v+cql, learners). Of baselines a part may be asked for: 'baselines:*/bc+iql', words as `--only` takes them ('baselines:*hopper*/bcq' makes Hopper's sets alone); of
+# model-based one learner (model-based:mopo); of mopp+tuning a task is tuned as soon as its own fleets have ended. Of
+# heterogeneous and model-based one task (heterogeneous:hopper,model-based:mopp+tuning+hopper).
 # Data sets are made once, in FOLDER/data, and a part waits for those that it needs. Whatever is finished is a line of a
 # .jsonl in FOLDER, and all of these are, with the logs, in FOLDER/results.tgz, made anew every 15 seconds; and at once by
 # `on_one_gpu.sh FOLDER collect`. A second call goes on.
@@ -24,6 +25,7 @@ command -v nvidia-cuda-mps-control >/dev/null && nvidia-cuda-mps-control -d
 sets_of() { # NAME[:WORDS]
   case ${1%%:*} in
     paper) echo {halfcheetah,hopper,walker2d}-heterogeneous-1 halfcheetah-heterogeneous-3 ;;
+    medium) echo {hopper,halfcheetah,walker2d}-medium ;;
     weights) echo {hopper,halfcheetah,walker2d}-{medium,heterogeneous-5,heterogeneous-1} ;;
     heterogeneous) echo {hopper,walker2d,halfcheetah}-heterogeneous-{1,2,3,4,5} ;;
     baselines)
@@ -57,6 +59,12 @@ END
   wait
 }
 
+tasks_in() { # WORDS: those named in them, or all
+  local task named=
+  for task in hopper walker2d halfcheetah; do [[ $1 == *$task* ]] && named+=" $task"; done
+  echo ${named:-hopper walker2d halfcheetah}
+}
+
 wait_for() { # PART [TASK]
   local name
   for name in $(sets_of "$1"); do
@@ -72,7 +80,7 @@ benchmark() { # OUT PRESET JOBS [--only ...]
   # What is known already need not be found again. Of a trial with other data it is not.
   [ -e "$out/results.jsonl" ] || [ -n "${SIZE:-}" ] || cp "results/$preset/results.jsonl" "$out/" 2>/dev/null
   if [ -n "${SIZE:-}" ]; then
-    sed -E "s/[12]00_000/$SIZE/; s/episodes = 20/episodes = 2/" "src/manyhands/sweep/presets/$preset.toml" > "$folder/$preset.toml"
+    sed -E "s/= [0-9]+_000$/= $SIZE/; s/episodes = 20/episodes = 2/" "src/manyhands/sweep/presets/$preset.toml" > "$folder/$preset.toml"
     preset=$folder/$preset.toml
   fi
   $python -m manyhands benchmark "$preset" --out "$out" --jobs "$jobs" --resume "$@"
@@ -93,14 +101,15 @@ part() { # NAME [WORD+WORD ...]
       $python benchmarks/policies.py --cases {halfcheetah,hopper,walker2d}-heterogeneous-1/lbrac_v-paper \
         halfcheetah-heterogeneous-3/lbrac_v-paper --out "$folder/paper.jsonl" --data "$folder/paper" --seeds 0 1 2 \
         --steps "$steps" --behavior-steps "$steps" --evaluations 5 --episodes 20 --jobs 4 --workers 3 ;;
-    weights)
-      mkdir -p "$folder/weights"
-      for name in $(sets_of weights); do ln -sf "$(realpath "$folder/data/zoo-$name.npz")" "$folder/weights/$name.npz"; done
-      $python benchmarks/policies.py --cases $(for task in hopper halfcheetah walker2d; do
-          echo $task-medium+$task-heterogeneous-5+$task-heterogeneous-1/${2:+$2-}weights; done) --out "$folder/weights.jsonl" \
-        --data "$folder/weights" --seeds 0 1 2 --steps "$steps" --behavior-steps "$steps" --evaluations 5 --episodes 20 --jobs 3 --workers 4 ;;
+    weights | medium)
+      mkdir -p "$folder/$1"
+      for name in $(sets_of $1); do ln -sf "$(realpath "$folder/data/zoo-$name.npz")" "$folder/$1/$name.npz"; done
+      $python benchmarks/policies.py --cases $(for task in hopper halfcheetah walker2d; do case $1 in
+          weights) echo $task-medium+$task-heterogeneous-5+$task-heterogeneous-1/${2:+$2-}weights ;;
+          medium) echo $task-medium/lbrac_v ;; esac; done) --out "$folder/$1.jsonl" \
+        --data "$folder/$1" --seeds 0 1 2 --steps "$steps" --behavior-steps "$steps" --evaluations 5 --episodes 20 --jobs 3 --workers 4 ;;
     heterogeneous)
-      for task in hopper walker2d halfcheetah; do
+      for task in $(tasks_in "${2:-}"); do
         {
           wait_for heterogeneous $task
           benchmark "$folder/heterogeneous-$task" heterogeneous 2 --only "$task" > "$folder/logs/heterogeneous-$task" 2>&1
@@ -114,14 +123,14 @@ part() { # NAME [WORD+WORD ...]
       benchmark "$folder/baselines" baselines $jobs --together $together ${2:+--only ${2//+/ }} ;;
     # One data set a fleet of MOPP: its long dynamics end when they are done, not when those of all are.
     model-based)
-      local together=1 learner=${2:-} tuned=
-      [[ $learner == *+tuning ]] && tuned=1 learner=${learner%+tuning}
-      [ "$learner" = mopo ] && together=3
-      for task in hopper walker2d halfcheetah; do
+      local together=1 learner= tuned=
+      case ${2:-} in *mopo*) learner=mopo together=3 ;; *mopp*) learner=mopp ;; esac
+      [[ ${2:-} == *tuning* ]] && tuned=1
+      for task in $(tasks_in "${2:-}"); do
         local name=model-based-$task${learner:+-$learner}
         {
           wait_for model-based $task
-          benchmark "$folder/$name" model-based 3 --together $together --only "*$task*/${learner:-*}" > "$folder/logs/$name" 2>&1
+          benchmark "$folder/$name" model-based 2 --together $together --only "*$task*/${learner:-*}" > "$folder/logs/$name" 2>&1
           [ -z "$tuned" ] || [ $task = hopper ] || tune $task-medium
         } &
       done

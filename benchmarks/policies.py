@@ -56,6 +56,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "brac_v": ("brac_v", {}),
     "brac_v-paper": ("brac_v", dict(preset="paper", beta=[1.0, 10.0, 100.0])),
     "lbrac_v-paper": ("lbrac_v", dict(preset="paper")),
+    "lbrac_v": ("lbrac_v", {}),  # the default, with fits of its own
     # How much Q has to teach, of mediocre agents and of good ones.
     "weights": ("lbrac_v", dict(value_weight=[25.0, 100.0, 400.0])),
     "brac_v-weights": ("brac_v", dict(value_weight=[25.0, 100.0, 400.0])),

@@ -48,8 +48,8 @@ class Options(Common):
     )
     value_share: bool = option(
         True,
-        "Take that weight times the share of the data that the behavior made which pi is "
-        "held to (the best): elsewhere Q knows less of what pi does.",
+        "Take that weight times the share of the data that the behavior made to which "
+        "pi is held (the best): elsewhere Q knows less of what pi does.",
     )
     reach: float = option(
         0.5,
