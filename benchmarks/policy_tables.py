@@ -127,10 +127,11 @@ def weights() -> str:
         "The same updates, fits, seeds and episodes, for data of one agent and of",
         "five; normalised scores where an agent is mediocre. D is what pi with a",
         "weight of 100 has come to, in nats. None of the four is multiplied by the",
-        "share of the best; the default is 400 times that, with a reach of 0.5.",
+        "share of the best; the default is 400 times that, with a reach of 0.5, and",
+        "started from clones of its own.",
         "",
-        "| data | clone of the best | 2.5 | 25 | 100 | 400 | D | the default |",
-        "|---|---|---|---|---|---|---|---|",
+        "| data | clone of the best | 2.5 | 25 | 100 | 400 | D | clone | the default |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for task in TASKS:
         for kind in ("medium", "heterogeneous-1", "heterogeneous-5"):
@@ -150,8 +151,10 @@ def weights() -> str:
             texts = [shown(cell, digits) for cell in cells]
             default = [row for row in rows if row["case"] == f"{name}/lbrac_v"]
             default = default or _once(before, name, "lbrac_v")
+            start = shown([row["curve"][0][2] * ratio for row in default], digits)
             last = shown([row[field] for row in default], digits)
-            lines.append(f"| {' | '.join([name, *texts, f'{apart:.3f}', last])} |")
+            texts += [f"{apart:.3f}", start, last]
+            lines.append(f"| {' | '.join([name, *texts])} |")
     return "\n".join(lines) + "\n"
 
 

@@ -99,12 +99,21 @@ def test_policies_are_what_they_would_be_alone(sets, tmp_path):
 
 def test_trajectories_that_learn_with_the_policy_are_padded_and_cut(sets, fitted):
     given = [b for b in fitted[0] if b.summary["behavior"]["k"] == 3]
-    how = POLICY | dict(joint=True, held_to="own", episodes=0)
-    together = train(sets, behavior=given, seed=1, **how)
-    alone: Any = train(sets[1], behavior=given[1], seed=1, **how)
+    how = POLICY | dict(joint=True, held_to="own", episodes=1, evaluations=2)
+    how |= dict(scale_actions=True)
+    seen: dict[int, Any] = {}
+    look = seen.__setitem__
+    together = train(sets, behavior=given, seed=1, inspect=look, workers=1, **how)
+    alone: Any = train(sets[1], behavior=given[1], seed=1, **how | dict(episodes=0))
     one = together[1]
     assert len(one.model.W) == len(alone.model.W) == len(sets[1])
     assert [len(p.model.E) for p in together] == [b.k for b in given]
+    # So they are where they are looked at along the way, where they begin as they were.
+    assert list(seen) == [0, 6]
+    for model, behavior in zip(seen[0], given, strict=True):
+        assert np.array_equal(model.W, behavior.model.W)
+        assert np.array_equal(model.E, behavior.model.E)
+    assert not np.array_equal(seen[6][1].W, one.model.W)
     # Codes may be padded to the same number, which changes the order of sums.
     rows = sets[1].observations[:20]
     np.testing.assert_allclose(one.model.W, alone.model.W, atol=1e-5)

@@ -180,10 +180,10 @@ def test_three_formats_say_the_same(rows, tmp_path):
 def test_names_are_what_they_are_in_latex_too():
     table = tables.Table("t", "100%", ["data", r"a\b_c"], [["~/x^2 & ${y}#", "1 ± 0"]])
     tex = table.latex().splitlines()
-    assert tex[1] == r"\caption{100\%}"
-    assert tex[4] == r"data & a\textbackslash{}b\_c \\"
+    assert tex[3] == r"\caption{100\%}"
+    assert tex[7] == r"data & a\textbackslash{}b\_c \\"
     name = r"\textasciitilde{}/x\textasciicircum{}2 \& \$\{y\}\#"
-    assert tex[6] == rf"{name} & 1 $\pm$ 0 \\"
+    assert tex[9] == rf"{name} & 1 $\pm$ 0 \\"
 
 
 def test_tables_do_not_depend_on_what_ended_first(rows):
@@ -254,19 +254,19 @@ def test_maps_along_training_come_from_checkpoints_of_the_fit(small, tmp_path):
     numbers = jax.tree.map(lambda s: random.normal(size=s.shape), shapes)
     there = np.arange(max(starts)) < np.array(starts)[:, None]
     shown = {1: small}
-    along = maps.Along(tmp_path / "fit", shown, tmp_path / "maps.json")
+    along = maps.Fitting(tmp_path / "fit", shown, tmp_path / "maps.json")
     along(0, {})
-    assert along.points == {}  # there is no checkpoint yet
+    assert along.points.by_step == {}  # there is no checkpoint yet
     run.write_checkpoint(numbers._replace(active=there), {"step": 7})
     along(8, {})
-    assert list(along.points) == [7]
-    assert list(along.points[7]) == [1]
-    found = along.points[7][1]
+    assert list(along.points.by_step) == [7]
+    assert list(along.points.by_step[7]) == [1]
+    found = along.points.by_step[7][1]
     assert len(found["xy"][0]) == len(small)
     assert len(found["behaviors"][0]) == starts[1]
     # Another attempt knows what an earlier one has seen.
-    again = maps.Along(tmp_path / "fit", shown, tmp_path / "maps.json")
-    assert again.points == along.points
+    again = maps.Fitting(tmp_path / "fit", shown, tmp_path / "maps.json")
+    assert again.points.by_step == along.points.by_step
 
 
 def test_a_row_of_panels_for_every_k(rows):
@@ -296,23 +296,49 @@ def test_the_policy_is_among_the_behaviors_that_it_was_learnt_from(rows):
     W = random.normal(size=(9, 8))
     model = SimpleNamespace(W=3 * W, E=2 * W[:2], e_pi=5 * W[7])  # directions count
     percentile = np.linspace(1, 100, 9)
-    about = maps.learnt(model, percentile)["learnt"]
+    about = maps.with_policy(model, percentile)
     x, y = about["xy"]
     assert about["policy"] == [x[7:8], y[7:8]]
     assert about["behaviors"] == [x[:2], y[:2]]
-    assert maps.learnt(SimpleNamespace(E=W), percentile) == {}
 
     shown = {"percentile": percentile.tolist(), "codes": [0] * 9}
-    shown["points"] = [{"step": 9, **about}]
+    shown["points"] = [{"step": 9, **maps.place(W, W[:2], percentile)}]
     mine = [r for r in rows if r["data"].endswith("-2") and r["k"]]
-    mine[0]["maps"], mine[1]["maps"] = shown | {"learnt": about}, shown
+    learning = {"learning": [{"step": 4, **about}], "learnt": about}
+    mine[0]["maps"], mine[1]["maps"] = shown | learning, shown
     figure = figures.maps(mine)
     titles = [axis.get_title().split(",")[0] for axis in figure.axes]
-    end = "by code"
-    assert titles == ["9 updates", "after policy learning", end, "9 updates", "", end]
-    *_, star = figure.axes[1].collections
-    assert np.array_equal(star.get_offsets(), [[x[7], y[7]]])
+    along = ["4 updates of the policy", "after policy learning"]
+    assert titles == ["9 updates", *along, "by code", "9 updates", "", "", "by code"]
+    for axis in figure.axes[1:3]:
+        *_, star = axis.collections
+        assert np.array_equal(star.get_offsets(), [[x[7], y[7]]])
     assert "policy (star)" in figure.get_suptitle()
+
+
+def test_maps_along_policy_learning(small, tmp_path):
+    random = np.random.default_rng(0)
+
+    def model(e_pi: int) -> SimpleNamespace:
+        W = random.normal(size=(len(small), 8))
+        return SimpleNamespace(W=W, E=W[:2], e_pi=W[e_pi])
+
+    other = SimpleNamespace(E=np.eye(8))  # has no place for its policy
+    models = [model(e_pi) for e_pi in (3, 2, 1, 0)]
+    learning = maps.Learning({1: small}, tmp_path / "maps.json")
+    for step, one in zip((0, 50, 100), models):
+        learning(step, [one, one])
+    found = learning.maps(1, models[3], 150)
+    assert [one["step"] for one in found["learning"]] == [0, 50, 100]
+    for one, e_pi in zip([*found["learning"], found["learnt"]], (3, 2, 1, 0)):
+        x, y = one["xy"]
+        shown = maps.chosen(len(small)).tolist().index(e_pi)
+        assert one["policy"] == [[x[shown]], [y[shown]]]
+    again = maps.Learning({1: small}, tmp_path / "maps.json")
+    assert again.maps(1, models[3], 150) == found
+    nowhere = maps.Learning({1: small}, tmp_path / "nothing.json")
+    nowhere(0, [other, other])
+    assert nowhere.maps(1, other, 150) == {}
 
 
 def test_figures_do_not_depend_on_what_ended_first(rows, small):

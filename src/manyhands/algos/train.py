@@ -1,21 +1,17 @@
 """`train`: from a data set to a policy, without an environment."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-
-from manyhands import hyper
-from manyhands.algos import arenas, asked, lbrac_v, starting_sets
+from manyhands.algos import arenas, asked, outcome, starting_sets
 from manyhands.algos.algorithm import Algorithm, Given, Setting, Stage
-from manyhands.algos.evaluate import Body, Evaluation, Judge, Seat, behaviors_score
+from manyhands.algos.cases import Case, Place
+from manyhands.algos.evaluate import Judge, behaviors_score
 from manyhands.algos.policy import Policy, load_policy
 from manyhands.algos.registry import algorithm
-from manyhands.algos.training import Progress, Replica, Result, Training
+from manyhands.algos.training import Progress, Replica, Training
 from manyhands.algos.watching import Watch
 from manyhands.behavior.estimate import Behavior
 from manyhands.behavior.fit import as_list, fit, names_of
@@ -23,8 +19,8 @@ from manyhands.behavior.methods import METHODS
 from manyhands.behavior.problem import Scaling
 from manyhands.data.trajectories import Trajectories
 from manyhands.fleet import Packed
-from manyhands.runs import Run, environment, mean_and_std
-from manyhands.types import Box, Pytree
+from manyhands.runs import Run, environment
+from manyhands.types import Pytree
 
 
 def _silent(done: int, shown: dict[str, float]) -> None:
@@ -72,6 +68,7 @@ def train(
     scale_actions: bool = False,
     checkpoint_seconds: float = 60.0,
     progress: Progress = _silent,
+    inspect: Callable[[int, list[Any]], None] | None = None,
     **changes: Any,
 ) -> Policy | list[Policy]:
     """Learn a policy from logged data.
@@ -99,6 +96,8 @@ def train(
             where policies are evaluated.
         checkpoint_seconds: how much work an interruption may cost.
         progress: called with the updates done and what there is to show.
+        inspect: called with the updates done and the models of all replicas, whenever
+            these are evaluated along the way.
         changes: single options, see the algorithm's `Options`.
 
     Returns:
@@ -178,14 +177,26 @@ def train(
     replicas, packed = _prepare(places, cases, dynamics)
     judge = None
     if plays:
-        seats = [_seat(places[case.place]) for case in cases]
+        seats = [places[case.place].seat for case in cases]
         judge = Judge(algo, seats, episodes, workers, scale_actions)
     try:
         watch = None
         if judge and evaluations:
             watch = Watch.of(judge.look, evaluations, cases[0].options.steps)
+
+        def looked_at(step: int, models: Pytree) -> None:
+            if inspect:
+                inspect(step, outcome.models_of(models, replicas))
+
         training = Training(
-            learner, replicas, packed, run, watch, progress, checkpoint_seconds
+            learner,
+            replicas,
+            packed,
+            run,
+            watch,
+            progress,
+            checkpoint_seconds,
+            looked_at,
         )
         result = training.train()
         final = judge.look(result.models) if judge else [None] * len(replicas)
@@ -193,39 +204,15 @@ def train(
         if judge:
             judge.close()
     policies = [
-        _policy(algo, places[case.place], case, replica, result, r, final[r])
+        outcome.policy_of(algo, places[case.place], case, replica, result, r, final[r])
         for r, (case, replica) in enumerate(zip(cases, replicas))
     ]
     for policy in policies:
         policy.summary["policy"]["scale_actions"] = scale_actions
     if run:
-        write(run, policies)
+        outcome.write(run, policies)
     several = not single or many_seeds or many_options or many_ks
     return policies if several else policies[0]
-
-
-class Place(NamedTuple):
-    """A data set, and what goes with it."""
-
-    data: Trajectories
-    env: str | None
-    scaling: Scaling  # of observations
-    behaviors: float | None  # the mean normalised score of those who made it
-
-    @property
-    def box(self) -> Box:
-        return Box(
-            jnp.asarray(self.data.action_low), jnp.asarray(self.data.action_high)
-        )
-
-
-class Case(NamedTuple):
-    """What makes a replica: every data set with every k, options and seed."""
-
-    place: int  # which one
-    seed: int
-    options: Any
-    first: Any  # a `Behavior`, a `Policy` or None
 
 
 # What is fitted first
@@ -308,93 +295,3 @@ def _rows(data: Trajectories, scaling: Scaling) -> Packed:
             next_observations=scaling(usable.next_observations),
         )
     )
-
-
-# What came out
-
-
-def _seat(place: Place) -> Seat:
-    assert place.env is not None
-    return Seat(Body(place.box, place.scaling), place.env, place.behaviors)
-
-
-def _policy(
-    algo: str,
-    place: Place,
-    case: Case,
-    replica: Replica,
-    result: Result,
-    r: int,
-    final: Evaluation | None,
-) -> Policy:
-    data = place.data
-    steps = replica.options.steps
-    summary: dict[str, Any] = {
-        "data": {
-            "name": data.name,
-            "transitions": data.transitions,
-            "trajectories": len(data),
-            "sources": len(data.source_names) or None,
-        },
-        "policy": {"algo": algo, "seed": replica.seed, "return_mean": None}
-        | (final.summary() if final else {}),
-        "behaviors": place.behaviors,
-        "timing": {
-            "updates": steps,
-            "seconds": result.seconds,
-            "updates_per_second": steps / result.seconds,
-            "compile_seconds": result.compile_seconds,
-            "device": environment()["device"],
-        },
-    }
-    if isinstance(case.first, Behavior):
-        summary["behavior"] = case.first.summary.get("behavior")
-    model = _one_of(result.models, r)
-    if isinstance(replica.given.behavior, starting_sets.Start):
-        summary["policy"]["k"] = asked.k_of(case.first)
-        summary["policy"]["best_code"] = replica.given.behavior.best
-    if isinstance(model, lbrac_v.Model):
-        model = lbrac_v.unpadded(model, replica.given.behavior)
-    if replica.given.dynamics is not None:
-        summary["dynamics"] = replica.given.dynamics.report
-    return Policy(
-        algo=algo,
-        options=replica.options,
-        model=model,
-        box=place.box,
-        scaling=place.scaling,
-        env_id=place.env,
-        summary=summary,
-    )
-
-
-@jax.jit
-def _one_of(models: Pytree, r: Any) -> Pytree:
-    return jax.tree.map(lambda leaf: leaf[r], models)
-
-
-def write(run: Run, policies: list[Policy]) -> None:
-    """The first replica at the top, each of several in a folder of its own."""
-    _write_one(run, policies[0])
-    summary = dict(policies[0].summary)
-    if len(policies) > 1:
-        for r, policy in enumerate(policies):
-            _write_one(Run(run.path / f"replica-{r}"), policy)
-        differing = hyper.varying([policy.options for policy in policies])
-        summary["replicas"] = [
-            {"data": p.summary["data"]["name"], "options": own} | p.summary["policy"]
-            for p, own in zip(policies, differing)
-        ]
-        summary["mean"], summary["std"] = mean_and_std(summary["replicas"])
-    run.write_json("summary.json", summary)
-    run.remove_checkpoint()
-
-
-def _write_one(run: Run, policy: Policy) -> None:
-    policy.write(run)
-    if isinstance(policy.model, lbrac_v.Model):
-        W, E, e_pi = (
-            np.asarray(lbrac_v.normalize(x))
-            for x in (policy.model.W, policy.model.E, policy.model.e_pi)
-        )
-        run.write_embeddings(W=W, E=E, e_pi=e_pi)

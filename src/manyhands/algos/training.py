@@ -65,10 +65,11 @@ class Training:
         watch: Watch | None,
         progress: Progress,
         checkpoint_seconds: float,
+        inspect: Callable[[int, Pytree], None],
     ):
         self.algorithm, self.replicas, self.data = algorithm, replicas, data
         self.run, self.watch, self.progress = run, watch, progress
-        self.checkpoint_seconds = checkpoint_seconds
+        self.checkpoint_seconds, self.inspect = checkpoint_seconds, inspect
         self.options = replicas[0].options  # what is no float is the same in all
         self.step, self.seconds, self.history = 0, 0.0, []
         self.fitted = _stack([algorithm.fitted(r.given, r.options) for r in replicas])
@@ -167,7 +168,9 @@ class Training:
         if not (self.watch and self.queue):
             return
         if self.step % self.watch.every == 0:
-            self.queue.add(self.step, self._models(self.state))
+            models = self._models(self.state)
+            self.queue.add(self.step, models)
+            self.inspect(self.step, models)
         self._note(self.queue.done())
 
     def _note(self, found: Iterable[tuple[int, list[Evaluation]]]) -> None:

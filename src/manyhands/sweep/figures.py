@@ -83,8 +83,8 @@ def returns(rows: list[dict[str, Any]]) -> "Figure | None":
 
 def maps(rows: list[dict[str, Any]]) -> "Figure | None":
     """Embeddings of trajectories (dots, by their return; last by their code), of
-    behaviors (crosses) and of the policy (a star, once it has been learnt): a row for
-    every K, a column for every time in the training."""
+    behaviors (crosses) and of the policy (a star, once there is one): a row for every
+    K, a column for every time of the fit and of policy learning."""
     # Not as they came: what was added later, or ran in parts, may have ended first.
     rows = [row for row in rows if row.get("maps")]
     rows.sort(key=lambda row: (natural(str(row["k"])), row["seed"]))
@@ -93,32 +93,26 @@ def maps(rows: list[dict[str, Any]]) -> "Figure | None":
         found.setdefault(row["k"], row["maps"])
     if not found:
         return None
-    ends = 1 + any("learnt" in about for about in found.values())
-    wide = max(len(about["points"]) for about in found.values()) + ends
-    figure = blank(2.4 * wide, 2.4 * len(found))
-    grid = figure.subplots(len(found), wide, squeeze=False)
+    policies = {k: _of_policy(about) for k, about in found.items()}
+    fits = max(len(about["points"]) for about in found.values())
+    learnt = max(map(len, policies.values()))
+    figure = blank(2.4 * (fits + learnt + 1), 2.4 * len(found))
+    grid = figure.subplots(len(found), fits + learnt + 1, squeeze=False)
+    for axis in grid.flat:
+        axis.set_axis_off()
     for axes, (k, about) in zip(grid, found.items()):
-        last = about["points"][-1]
-        # The end stands in the same column in all rows.
-        empty = wide - ends - len(about["points"])
-        for axis in axes[:empty]:
-            axis.set_axis_off()
-        for axis, point in zip(axes[empty:], about["points"]):
+        # The ends of both stand in the same columns in all rows.
+        fit, policy = axes[:fits], axes[fits:-1]
+        points = list(zip(fit[fits - len(about["points"]) :], about["points"]))
+        points += zip(policy[learnt - len(policies[k]) :], policies[k])
+        for axis, point in points:
             _map(axis, point, about["percentile"], "viridis", 100)
-            title = f"{point['step']:,} updates, {point['variance']:.0%}"
-            axis.set_title(title, fontsize=7)
-        if ends > 1:
-            axes[-2].set_axis_off()
-        if point := about.get("learnt"):
-            axes[-2].set_axis_on()
-            _map(axes[-2], point, about["percentile"], "viridis", 100)
-            axes[-2].scatter(*point["policy"], marker="*", c="red", s=90, zorder=3)
-            title = f"after policy learning, {point['variance']:.0%}"
-            axes[-2].set_title(title, fontsize=7)
+            axis.set_title(_when(point), fontsize=7)
+        last = about["points"][-1]
         _map(axes[-1], last, [code % 20 for code in about["codes"]], "tab20", 19)
         axes[-1].set_title("by code", fontsize=7)
-        axes[empty].set_ylabel(f"K = {k}", fontsize=8)
-    star = ", policy (star)" if ends > 1 else ""
+        points[0][0].set_ylabel(f"K = {k}", fontsize=8)
+    star = ", policy (star)" if learnt else ""
     first = rows[0]
     figure.suptitle(
         f"{first['data']}, {first['label']}, seed {first['seed']}: trajectories by "
@@ -129,9 +123,24 @@ def maps(rows: list[dict[str, Any]]) -> "Figure | None":
     return figure
 
 
+def _of_policy(about: dict[str, Any]) -> list[dict[str, Any]]:
+    """Along policy learning, and after it."""
+    learnt = [about["learnt"]] if "learnt" in about else []
+    return [*about.get("learning", []), *learnt]
+
+
+def _when(point: dict[str, Any]) -> str:
+    when = f"{point['step']:,} updates" if "step" in point else "after policy learning"
+    of = " of the policy" if "step" in point and "policy" in point else ""
+    return f"{when}{of}, {point['variance']:.0%}"
+
+
 def _map(axis: "Axes", point: dict[str, Any], colors: Any, name: str, most: int):
     axis.scatter(*point["xy"], c=colors, s=6, cmap=name, vmin=0, vmax=most, alpha=0.7)
     axis.scatter(*point["behaviors"], marker="x", c="black", s=30, lw=1.2)
+    if "policy" in point:
+        axis.scatter(*point["policy"], marker="*", c="red", s=90, zorder=3)
+    axis.set_axis_on()
     axis.set(xticks=[], yticks=[])
 
 

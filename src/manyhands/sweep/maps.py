@@ -2,7 +2,8 @@
 results: how good the data is, how returns are spread, and where trajectories lie by
 what a behavior set has learnt.
 
-Where they lay along training is read from the checkpoints of the fit, as they come.
+Where they lay along the fit is read from its checkpoints, as they come; where along
+policy learning, from the models that are evaluated.
 """
 
 import json
@@ -77,39 +78,52 @@ def place(W: np.ndarray, E: np.ndarray, percentile: np.ndarray) -> dict[str, Any
     }
 
 
-def learnt(model: Any, percentile: np.ndarray) -> dict[str, Any]:
-    """The plane after policy learning, with the policy in it; nothing where a learner
-    has no place for its policy among behaviors."""
-    if not hasattr(model, "e_pi"):
-        return {}
+def with_policy(model: Any, percentile: np.ndarray) -> dict[str, Any]:
+    """The plane of a policy that has a place among behaviors, with the policy in it."""
     W, E, e_pi = (_unit(np.asarray(x)) for x in (model.W, model.E, model.e_pi[None]))
     found = place(W, np.concatenate([E, e_pi]), percentile)
     x, y = found["behaviors"]
-    policy = {"behaviors": [x[:-1], y[:-1]], "policy": [x[-1:], y[-1:]]}
-    return {"learnt": found | policy}
+    return found | {"behaviors": [x[:-1], y[:-1]], "policy": [x[-1:], y[-1:]]}
 
 
 def percentiles(data: Trajectories) -> np.ndarray:
     return 100 * rankdata(data.returns) / len(data)
 
 
-class Along:
-    """Called as the fit goes on: keeps maps of some replicas, for as long as it may
-    need them, in a file."""
+class Points:
+    """Maps of some replicas, by the step, for as long as they may be needed in a
+    file: an attempt that is killed leaves them to the next."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.by_step: dict[int, dict[int, Any]] = {}
+        if file.exists():
+            there = json.loads(file.read_text())
+            self.by_step = {
+                int(step): {int(r): one for r, one in maps.items()}
+                for step, maps in there.items()
+            }
+
+    def add(self, step: int, maps: dict[int, Any]) -> None:
+        self.by_step[step] = maps
+        with atomic_file(self.file) as temporary:
+            temporary.write_text(json.dumps(self.by_step))
+
+    def few(self, r: int, end: int) -> list[dict[str, Any]]:
+        """A replica's, before the end."""
+        before = [step for step in self.by_step if step < end]
+        return [{"step": step, **self.by_step[step][r]} for step in spread(before, end)]
+
+
+class Fitting:
+    """Called as the fit goes on: keeps maps of some replicas."""
 
     def __init__(
         self, fit: Path, replicas: dict[int, Trajectories], file: Path
     ) -> None:
-        self.checkpoint, self.file = Run(fit).checkpoint, file
+        self.checkpoint, self.points = Run(fit).checkpoint, Points(file)
         self.percentile = {r: percentiles(data) for r, data in replicas.items()}
         self.seen = 0.0
-        self.points: dict[int, dict[int, Any]] = {}  # by step, of each replica
-        if file.exists():  # an earlier attempt's
-            there = json.loads(file.read_text())
-            self.points = {
-                int(step): {int(r): one for r, one in maps.items()}
-                for step, maps in there.items()
-            }
 
     def __call__(self, done: int, shown: dict[str, float]) -> None:
         del done, shown  # the checkpoint may be of an earlier step
@@ -123,36 +137,51 @@ class Along:
         with safe_open(self.checkpoint, "numpy") as file:
             step = json.loads(file.get_tensor("about").tobytes().decode())["step"]
             W, E, active = map(file.get_tensor, (".best.W", ".best.E", ".active"))
-        self.points[step] = {
+        maps = {
             # The rows of W beyond its trajectories are padding.
             r: place(_unit(W[r][: len(own)]), _unit(E[r][active[r]]), own)
             for r, own in self.percentile.items()
         }
-        with atomic_file(self.file) as temporary:
-            temporary.write_text(json.dumps(self.points))
+        self.points.add(step, maps)
 
     def maps(self, r: int, behavior: Behavior) -> dict[str, Any]:
         """Of one of these replicas: a few along training, and the last."""
         stages = schedule.plan("vq", behavior.options)
         end, coded = stages[-1].end, stages[-1].first
-        points = {
-            step: maps[r]
+        points = [
             # Before there are codes, their places mean nothing.
-            | ({"behaviors": [[], []]} if step <= coded and coded else {})
-            for step, maps in self.points.items()
-            if step < end
-        }
+            one | ({"behaviors": [[], []]} if one["step"] <= coded and coded else {})
+            for one in self.points.few(r, end)
+        ]
         W, E = (_unit(np.asarray(x)) for x in (behavior.model.W, behavior.model.E))
         own = self.percentile[r]
         shown = chosen(len(own))
         return {
             "percentile": own[shown].round().astype(int).tolist(),
             "codes": behavior.codes[shown].tolist(),
-            "points": [
-                {"step": step, **points[step]} for step in spread(list(points), end)
-            ]
-            + [{"step": end, **place(W, E, own)}],
+            "points": [*points, {"step": end, **place(W, E, own)}],
         }
+
+
+class Learning:
+    """Called with the models of all replicas as policies learn: keeps maps of some of
+    them, where learners have a place for their policy among behaviors."""
+
+    def __init__(self, replicas: dict[int, Trajectories], file: Path) -> None:
+        self.points = Points(file)
+        self.percentile = {r: percentiles(data) for r, data in replicas.items()}
+
+    def __call__(self, step: int, models: list[Any]) -> None:
+        if hasattr(models[0], "e_pi"):
+            mine = self.percentile.items()
+            self.points.add(step, {r: with_policy(models[r], own) for r, own in mine})
+
+    def maps(self, r: int, model: Any, end: int) -> dict[str, Any]:
+        """Of one of these replicas: a few along training, and the last."""
+        if not hasattr(model, "e_pi"):
+            return {}
+        last = with_policy(model, self.percentile[r])
+        return {"learning": self.points.few(r, end), "learnt": last}
 
 
 def spread(steps: list[int], end: int) -> list[int]:

@@ -22,7 +22,7 @@ from manyhands.data.trajectories import Trajectories
 from manyhands.files import atomic_file
 from manyhands.runs import Run, environment
 from manyhands.sweep.making import end_with_the_caller, place_of
-from manyhands.sweep.maps import Along, histogram, learnt, percentiles, quality
+from manyhands.sweep.maps import Fitting, Learning, histogram, quality
 from manyhands.sweep.plan import Fleet, Key
 
 # Between checkpoints of a fit: maps along training are made of them.
@@ -35,7 +35,9 @@ def run(folder: Path, fleet: Fleet, workers: int | None = None) -> list[dict[str
     sets = [datasets.load(place_of(folder, name)) for name in fleet.data]
     place = folder / "runs" / fleet.name
     resumed = any(place.rglob("config.json"))
-    found, maps = _behaviors(fleet, sets, place) if fleet.k else (None, {})
+    shown = _shown(fleet, sets)
+    found, maps = _behaviors(fleet, sets, place, shown) if fleet.k else (None, {})
+    learning = Learning(shown, place / "maps_learning.json")
     policies = train(
         _one_or_all(sets),
         fleet.algo,
@@ -47,6 +49,7 @@ def run(folder: Path, fleet: Fleet, workers: int | None = None) -> list[dict[str
         evaluations=fleet.evaluations,
         workers=workers,
         out=place,
+        inspect=learning,
         **fleet.options,
     )
     metrics = Run(place).metrics()
@@ -59,7 +62,8 @@ def run(folder: Path, fleet: Fleet, workers: int | None = None) -> list[dict[str
         n, mine = r // each, [m for m in metrics if m["replica"] == r]
         row = _row(fleet, sets[n], key, policy, mine) | about[n]
         if r in maps:
-            row["maps"] = maps[r] | learnt(policy.model, percentiles(sets[n]))
+            end = policy.options.steps
+            row["maps"] = maps[r] | learning.maps(r, policy.model, end)
         rows.append(row)
     seconds = time.perf_counter() - started
     took = {"fleet_seconds": seconds, "fleet_resumed": resumed}
@@ -72,19 +76,27 @@ def _one_or_all(sets: list[Trajectories]) -> Any:
     return sets[0] if len(sets) == 1 else sets
 
 
+def _shown(fleet: Fleet, sets: list[Trajectories]) -> dict[int, Trajectories]:
+    """On maps: the first seed's replica of every K and data set."""
+    many = len(fleet.keys)
+    firsts = range(0, many if fleet.k else 0, len(fleet.seeds))
+    found = {r: sets[r * len(sets) // many] for r in firsts}
+    return {r: data for r, data in found.items() if len(data) > 1}
+
+
 def _behaviors(
-    fleet: Fleet, sets: list[Trajectories], place: Path
+    fleet: Fleet,
+    sets: list[Trajectories],
+    place: Path,
+    shown: dict[int, Trajectories],
 ) -> tuple[list[Behavior], dict[int, dict[str, Any]]]:
-    """The sets of every K and seed; maps of the first seed's of every K, by replica.
+    """The sets of every K and seed, and maps of those to show.
 
     `train` would fit them too, but with too few checkpoints for maps along the way.
     """
     learner = algorithm(fleet.algo)
     done, many = place / "behavior", len(fleet.keys)
-    firsts = list(range(0, many, len(fleet.seeds)))
-    shown = {r: sets[r * len(sets) // many] for r in firsts}
-    shown = {r: data for r, data in shown.items() if len(data) > 1}
-    along = Along(done, shown, place / "maps.json")
+    along = Fitting(done, shown, place / "maps.json")
     if (done / "summary.json").exists():
         places = [done / f"replica-{r}" for r in range(many)] if many > 1 else [done]
         found = [Behavior.load(one) for one in places]

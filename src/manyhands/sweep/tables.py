@@ -49,8 +49,11 @@ class Table(NamedTuple):
 
     def latex(self) -> str:
         lines = [
+            r"% \usepackage{booktabs, adjustbox}",
             r"\begin{table}",
+            r"\centering",
             rf"\caption{{{_tex(self.caption)}}}",
+            r"\begin{adjustbox}{max width=\linewidth}",
             rf"\begin{{tabular}}{{l{'r' * self.width}}}",
             r"\toprule",
             " & ".join(map(_tex, self.columns)) + r" \\",
@@ -58,6 +61,7 @@ class Table(NamedTuple):
             *(" & ".join(row) + r" \\" for row in self._marked(r"\textbf{{}}", _tex)),
             r"\bottomrule",
             r"\end{tabular}",
+            r"\end{adjustbox}",
             r"\end{table}",
         ]
         return "\n".join(lines) + "\n"
