@@ -169,8 +169,9 @@ def test_a_trajectory_is_one_behaviors(behaviors, box):
         mopp.BehaviorSet(b.trunk, b.head, b.E, codes), box
     )
     uniform = jnp.array([0.0, 0.49, 0.51, 1.0])
-    who = begin(uniform)
+    who, numbers = begin(uniform)
     E = np.asarray(normalize(b.E))
+    assert np.array_equal(numbers, [0, 0, 1, 1])
     np.testing.assert_allclose(who, E[[0, 0, 1, 1]], atol=1e-6)
     said = jax.jit(propose)(who, uniform[0], jnp.zeros((4, 3)))
     assert np.array_equal(said.mean[0], said.mean[1])

@@ -37,7 +37,7 @@ def nothing(s, a):
 
 
 WORLD = Guides(
-    begin=lambda uniform: None,
+    begin=lambda uniform: (None, None),
     propose=near_zero,
     predict=moves,
     value=nothing,
@@ -198,6 +198,43 @@ def test_weights():
     np.testing.assert_allclose(found, [*(w / w.sum()), 0], rtol=1e-5)
     # Very large returns do not overflow.
     assert np.isfinite(planner.weigh(1e30 * returns, keep, 10.0)).all()
+
+
+def test_weights_of_the_best_behavior():
+    """1 has the highest mean by weight, 0 the highest return, 2 no weight at all."""
+    weights = jnp.float32([0.1, 0.3, 0.2, 0.4, 0.0])
+    returns = jnp.float32([9.0, 1.0, 3.5, 3.0, 99.0])
+    found = planner.of_the_best(weights, returns, jnp.int32([0, 0, 1, 1, 2]))
+    np.testing.assert_allclose(found, [0, 0, 1 / 3, 2 / 3, 0], atol=1e-6)
+    # Where nothing has a weight, nothing gets one.
+    none = planner.of_the_best(0 * weights, returns, jnp.int32([0, 0, 1, 1, 2]))
+    assert np.array_equal(none, np.zeros(5))
+
+
+def test_between_two_behaviors_nothing_is_averaged():
+    """One goes left, one right, both are paid alike; standing still costs."""
+
+    def begin(uniform):
+        side = jnp.int32(uniform < 0.5)
+        return jnp.where(side, 0.5, -0.5), side
+
+    def propose(who, uniform, s):
+        mean = jnp.stack([who, 0 * who], axis=-1)
+        return TanhNormal(mean, 0 * mean - 3, jnp.zeros(2), jnp.ones(2))
+
+    def predict(s, a):
+        said = jnp.concatenate([jnp.abs(a[:, :1]), a], axis=-1)
+        return jnp.stack([said, said])
+
+    guides = WORLD._replace(begin=begin, propose=propose, predict=predict)
+    plan, imagined, _ = planned(guides, settings(kappa=1.0, spread=0.05))
+    assert set(np.asarray(imagined.behaviors)) == {0, 1}
+    assert abs(abs(float(plan.action[0])) - np.tanh(0.5)) < 0.02
+    assert np.isclose(float(plan.value), np.tanh(0.5), atol=0.02)
+    # As it would be by the mean of all:
+    together = guides._replace(begin=lambda uniform: (begin(uniform)[0], None))
+    plan, _, _ = planned(together, settings(kappa=1.0, spread=0.05))
+    assert abs(float(plan.action[0])) < 0.1
 
 
 def test_spread_keeps_relations():

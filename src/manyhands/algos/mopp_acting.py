@@ -75,19 +75,20 @@ def _by_member(proposers: Proposer, box: Box):
             every.mean[member], every.log_std[member], box.center, box.scale
         )
 
-    return (lambda uniform: None), propose
+    return (lambda uniform: (None, None)), propose
 
 
 def _by_code(behaviors: BehaviorSet, box: Box):
     """Every trajectory by one behavior, from its start to its end."""
     E = normalize(behaviors.E)
 
-    def begin(uniform: Array) -> Array:
+    def begin(uniform: Array) -> tuple[Array, Array]:
         """All behaviors that there are equally often; padding never."""
         place = jnp.floor(uniform * behaviors.codes.sum())
         place = jnp.minimum(place, behaviors.codes.sum() - 1)
         before = jnp.cumsum(behaviors.codes)
-        return E[jnp.searchsorted(before, place, side="right")]
+        behavior = jnp.searchsorted(before, place, side="right")
+        return E[behavior], behavior
 
     def propose(embeddings: Array, uniform: Array, s: Array) -> TanhNormal:
         del uniform

@@ -5,6 +5,9 @@ the behavior, widened where it is narrow, and takes the one of the highest value
 trajectories on which the models disagree are pruned. Of those that are left, the first
 actions are averaged with weights exp(kappa R), R the rewards and the value at the end.
 
+Where trajectories are those of several behaviors, only one behavior's are averaged:
+between two that act differently there may be nothing good.
+
 The planner knows behavior, dynamics and values by what they answer (`Guides`), so a
 problem with a known best plan can be put in their place. It plans for one observation;
 the caller vmaps.
@@ -38,8 +41,9 @@ class PlanSettings(eqx.Module):
 class Guides(NamedTuple):
     """What a planner asks; n trajectories at a time."""
 
-    # uniform numbers [n] -> who acts, for whole trajectories: what `propose` takes
-    begin: Callable[[Array], Pytree]
+    # uniform numbers [n] -> who acts, for whole trajectories: what `propose` takes, and
+    # their numbers; None: there are not several
+    begin: Callable[[Array], tuple[Pytree, Int[Array, " n"] | None]]
     # who, a uniform number, observations [n, S] -> a distribution over actions
     propose: Callable[[Any, Array, Array], TanhNormal]
     # observations, actions -> means of [reward, change], [member, n, 1 + S]
@@ -80,6 +84,7 @@ class Imagined(NamedTuple):
     rewards: Float[Array, "time n"]  # 0 after an end
     apart: Float[Array, "time n"]  # how far the models disagree; after an end as before
     returns: Float[Array, " n"]  # rewards and the value at the end
+    behaviors: Int[Array, " n"] | None  # whose they are, if there are several
 
 
 class Plan(NamedTuple):
@@ -101,6 +106,8 @@ def plan(
     returns = jnp.where(sane, imagined.returns, 0)
     fine, keep = prune(jnp.where(sane, imagined.apart, jnp.inf), settings.threshold)
     weights = weigh(returns, keep, settings.kappa)
+    if imagined.behaviors is not None:
+        weights = of_the_best(weights, returns, imagined.behaviors)
     # Rounding may leave a mean of bounds a bit outside.
     return Plan(
         jnp.clip(weights @ imagined.actions[0], box.low, box.high),
@@ -115,7 +122,8 @@ def imagine(
     guides: Guides,
     settings: PlanSettings,
 ) -> Imagined:
-    many, who = settings.trajectories, guides.begin(noise.who)
+    many = settings.trajectories
+    who, behaviors = guides.begin(noise.who)
 
     def one(carry: tuple[Array, Array, Array], drawn: tuple[Array, Array, Array]):
         (s, alive, last), (normal, proposer, member) = carry, drawn
@@ -136,7 +144,7 @@ def imagine(
     b = guides.propose(who, noise.proposer[-1], s)
     value = mean_value(b, noise.action[-1], s, guides.value)
     returns = rewards.sum(axis=0) + jnp.where(alive, value, 0)
-    return Imagined(actions, rewards, apart, returns)
+    return Imagined(actions, rewards, apart, returns, behaviors)
 
 
 def chosen(uniform: Float[Array, "*lead"], many: int) -> Int[Array, "*lead"]:
@@ -205,3 +213,18 @@ def weigh(
     best = jnp.max(returns, where=keep, initial=-jnp.inf)
     weights = jnp.where(keep, jnp.exp(kappa * (returns - best)), 0)
     return weights / (weights.sum() + NO_WEIGHT)
+
+
+def of_the_best(
+    weights: Float[Array, " n"],
+    returns: Float[Array, " n"],
+    behaviors: Int[Array, " n"],
+) -> Float[Array, " n"]:
+    """The weights of that behavior whose weighted mean return is the highest."""
+    same = behaviors == behaviors[:, None]  # [n, n]
+    # Sums, not products: these would be rounded on a GPU.
+    mass, worth = (
+        jnp.where(same, each, 0).sum(axis=1) for each in (weights, weights * returns)
+    )
+    best = jnp.argmax(jnp.where(mass > 0, worth / mass, -jnp.inf))
+    return jnp.where(same[best], weights, 0) / (mass[best] + NO_WEIGHT)
