@@ -3,7 +3,8 @@
 # usage: benchmarks/on_one_gpu.sh FOLDER PART[,PART ...] ...
 # Parts with commas between them run one after another, others at the same time. Parts: paper (four cells of
 # results/policies.md), weights (of Q, in LBRAC-v; weights:brac_v, in BRAC-v), medium (LBRAC-v on the medium sets),
-# heterogeneous, baselines, model-based, tuning, d3rlpy; evaluation and speed, for which the GPU should be idle
+# heterogeneous, varying-k (sets of five agents first, then three, one, four, two; K = 10 is taken from heterogeneous),
+# baselines, model-based, tuning, d3rlpy; evaluation and speed, for which the GPU should be idle
 # (speed:lbrac_v+cql, learners). Of baselines a part may be asked for: 'baselines:*/bc+iql', words as `--only` takes them ('baselines:*hopper*/bcq' makes Hopper's sets alone); of
 # model-based one learner (model-based:mopo); of mopp+tuning a task is tuned as soon as its own fleets have ended. Of
 # heterogeneous and model-based one task (heterogeneous:hopper,model-based:mopp+tuning+hopper).
@@ -28,6 +29,7 @@ sets_of() { # NAME[:WORDS]
     medium) echo {hopper,halfcheetah,walker2d}-medium ;;
     weights) echo {hopper,halfcheetah,walker2d}-{medium,heterogeneous-5,heterogeneous-1} ;;
     heterogeneous) echo {hopper,walker2d,halfcheetah}-heterogeneous-{1,2,3,4,5} ;;
+    varying-k) echo {hopper,walker2d,halfcheetah}-heterogeneous-{5,3,1,4,2} ;;
     baselines)
       for task in hopper halfcheetah; do
         case ${1#*:} in *hopper* | *halfcheetah*) [[ $1 == *$task* ]] || continue ;; esac
@@ -93,7 +95,7 @@ tune() { # DATA
 }
 
 part() { # NAME [WORD+WORD ...]
-  case $1 in heterogeneous | model-based) ;; *) wait_for "$1${2:+:$2}" ;; esac  # these two wait for one task's at a time
+  case $1 in heterogeneous | varying-k | model-based) ;; *) wait_for "$1${2:+:$2}" ;; esac  # these wait for one task's at a time
   case $1 in
     paper)
       mkdir -p "$folder/paper"
@@ -113,6 +115,20 @@ part() { # NAME [WORD+WORD ...]
         {
           wait_for heterogeneous $task
           benchmark "$folder/heterogeneous-$task" heterogeneous 2 --only "$task" > "$folder/logs/heterogeneous-$task" 2>&1
+        } &
+      done
+      wait ;;
+    varying-k)
+      for task in $(tasks_in "${2:-}"); do
+        {
+          local out=$folder/varying-k-$task
+          mkdir -p "$out"
+          [ -e "$out/results.jsonl" ] || [ -n "${SIZE:-}" ] || cat results/{heterogeneous,varying-k}/results.jsonl 2>/dev/null |
+            grep '"label": "lbrac_v",' > "$out/results.jsonl"
+          for agents in 5 3 1 4 2; do
+            wait_for varying-k $task-heterogeneous-$agents
+            benchmark "$out" varying-k 1 --together 1 --only "$task-heterogeneous-$agents"
+          done > "$folder/logs/varying-k-$task" 2>&1
         } &
       done
       wait ;;

@@ -17,6 +17,7 @@ from manyhands.sweep.plan import Fleet, fleets, joined
         ("baselines", 8, 8 * 10 * 3),
         ("model-based", 9, 9 * 2 * 3),
         ("heterogeneous", 15, 15 * 2 * 3),
+        ("varying-k", 15, 15 * 5 * 3),
         # LBRAC-v for five K, and eight others, with five seeds
         ("paper-heterogeneous", 15, 15 * 13 * 5),
         ("paper-d4rl-style", 12, 12 * 13 * 5),

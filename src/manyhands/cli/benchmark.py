@@ -21,7 +21,7 @@ class Benchmark:
     finished run is a line of results.jsonl; killed, it goes on with --resume."""
 
     preset: tyro.conf.Positional[str]
-    """smoke, baselines, model-based, heterogeneous, paper-heterogeneous,
+    """smoke, baselines, model-based, heterogeneous, varying-k, paper-heterogeneous,
     paper-d4rl-style, or a TOML file."""
     out: Path
     """The directory for everything."""
