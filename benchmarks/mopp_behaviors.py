@@ -2,7 +2,8 @@
 behavior set: what share of episodes reaches the goal.
 
 Every combination of a problem and proposers is learnt once for all seeds and then
-plans with every spread. Lines of --out that are there are not measured again.
+plans with every spread and every share of the usual threshold. Lines of --out that are
+there are not measured again.
 Usage: python benchmarks/mopp_behaviors.py
 """
 
@@ -47,8 +48,10 @@ def learnt(problem: str, proposer: str, args: argparse.Namespace) -> list[mh.Pol
     return mh.train(data, "mopp", behavior=behavior, **how)
 
 
-def row(policy: mh.Policy, spread: float, episodes: int) -> dict:
-    plan = replace(policy.model.plan, spread=jnp.float32(spread))
+def row(policy: mh.Policy, spread: float, share: float, episodes: int) -> dict:
+    usual = policy.model.plan
+    threshold = usual.threshold * jnp.float32(share)
+    plan = replace(usual, spread=jnp.float32(spread), threshold=threshold)
     planning = replace(policy, model=replace(policy.model, plan=plan))
     returns = mh.evaluate(planning, episodes=episodes).returns
     return {
@@ -63,6 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--problems", nargs="+", default=["leap-2", "fork-2", "fork-5"])
     parser.add_argument("--spreads", nargs="+", type=float, default=[0.05, 0.2])
+    parser.add_argument("--thresholds", nargs="+", type=float, default=[1.0, 0.1])
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--out", type=Path, default="results/mopp_behaviors.jsonl")
     parser.add_argument("--transitions", type=int, default=20_000)
@@ -71,22 +75,24 @@ def main() -> None:
     args = parser.parse_args()
     text = args.out.read_text() if args.out.exists() else ""
     there = {
-        (r["problem"], r["proposer"], r["spread"], r["seed"])
+        (r["problem"], r["proposer"], r["spread"], r["threshold"], r["seed"])
         for r in map(json.loads, text.splitlines())
     }
     for problem in args.problems:
         for proposer in ("own", "set"):
             case = problem, proposer
             missing = [
-                (spread, seed, n)
+                (spread, share, seed, n)
                 for spread in args.spreads
+                for share in args.thresholds
                 for n, seed in enumerate(args.seeds)
-                if (*case, spread, seed) not in there
+                if (*case, spread, share, seed) not in there
             ]
             policies = learnt(*case, args) if missing else []
-            for spread, seed, n in missing:
-                key = dict(problem=problem, proposer=proposer, spread=spread, seed=seed)
-                found = key | row(policies[n], spread, args.episodes)
+            for spread, share, seed, n in missing:
+                key = dict(problem=problem, proposer=proposer, spread=spread)
+                key |= dict(threshold=share, seed=seed)
+                found = key | row(policies[n], spread, share, args.episodes)
                 with args.out.open("a") as file:
                     file.write(json.dumps(found) + "\n")
                 print(found)
