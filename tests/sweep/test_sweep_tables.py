@@ -95,6 +95,25 @@ def test_cells_are_mean_and_deviation_of_the_best_k(rows):
     ]
 
 
+def test_captions_say_how_many_seeds_there_are(rows):
+    def captions(some):
+        return [t.caption for t in tables.tables(some) if t.name in names]
+
+    names = "main", "varying-k-lbrac_v"
+    best = "; with several K, the best one on average"
+    assert captions(rows) == [
+        f"Scores, mean ± standard deviation over 2 seeds{best}",
+        "lbrac_v for every K, over 2 seeds",
+    ]
+    one_less = [r for r in rows if (r["k"], r["seed"]) != ("1", 1)]
+    assert captions(one_less) == [
+        f"Scores, mean ± standard deviation over 1 to 2 seeds{best}",
+        "lbrac_v for every K, over 1 to 2 seeds",
+    ]
+    assert captions(rows[:1])[0] == "Scores, mean ± standard deviation over 1 seed"
+    assert "over 0 seeds" in captions([rows[0] | {"return_mean": None}])[0]
+
+
 def test_runs_on_different_data_of_one_name_are_not_averaged(rows):
     for n, one in enumerate(rows):
         one["fingerprint"] = "abc"
@@ -195,15 +214,20 @@ def test_tables_do_not_depend_on_what_ended_first(rows):
     assert names == ["heterogeneous-2", "heterogeneous-10", "medium"]
 
 
+def _of_another_number(rows):
+    return [r | {"data": "zoo:hopper-heterogeneous-4"} for r in rows[:3]]
+
+
 def test_the_figure_needs_data_of_several_agents(rows, tmp_path):
-    assert figures.write([r for r in rows if "medium" in r["data"]], tmp_path) == []
+    assert figures.write(rows, tmp_path) == []  # a point is no line
+    rows += _of_another_number(rows)
     (path,) = figures.write(rows, tmp_path)
     assert path.stat().st_size > 1000
     figure = figures.heterogeneous(rows)
     (axis,) = figure.axes
     heights = {line.get_label(): line.get_ydata() for line in axis.lines}
-    assert heights["bc"] == pytest.approx([0.6])
-    assert heights["lbrac_v, best K"] == pytest.approx([1.1])
+    assert heights["bc"] == pytest.approx([0.6, 0.5])
+    assert heights["lbrac_v, best K"] == pytest.approx([1.1, 1.1])
     assert axis.get_legend() is None  # it would hide lines, where there are many
     (legend,) = figure.legends
     assert [t.get_text() for t in legend.get_texts()] == ["bc", "lbrac_v, best K"]
@@ -366,6 +390,7 @@ def test_figures_do_not_depend_on_what_ended_first(rows, small):
 
 
 def test_the_report_of_a_benchmark(rows, small, tmp_path, capsys):
+    rows += _of_another_number(rows)
     rows[0]["histogram"] = maps.histogram(small)
     made = "".join(json.dumps(r) + "\n" for r in rows)
     (tmp_path / "results.jsonl").write_text(made)

@@ -21,13 +21,14 @@ HETEROGENEOUS = re.compile(r"(?:zoo:)?(\w+)-heterogeneous-(\d+)")
 
 def heterogeneous(rows: list[dict[str, Any]]) -> "Figure | None":
     """Relative return against the number of agents that made the data, a line for each
-    algorithm (the best K), a band of one standard deviation; None without such data."""
+    algorithm (the best K), a band of one standard deviation; None without such data for
+    at least two numbers of agents."""
     scores = Scores(rows)
     found: dict[str, dict[int, str]] = {}
     for data in scores.data:
         if match := HETEROGENEOUS.fullmatch(data):
             found.setdefault(match[1], {})[int(match[2])] = data
-    if not found:
+    if max(map(len, found.values()), default=0) < 2:
         return None
     figure = blank(4 * len(found) + 1, 3.4)
     axes = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]

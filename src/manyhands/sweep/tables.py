@@ -13,6 +13,7 @@ import numpy as np
 from manyhands.errors import UserError
 from manyhands.files import atomic_file
 from manyhands.sweep.statistics import improvement, iqm_interval
+from manyhands.wording import counted
 
 UNITS = "normalised, or plain where nobody has fixed a reference"
 
@@ -170,6 +171,13 @@ def _highest(runs: list[list[np.ndarray]]) -> frozenset[tuple[int, int]]:
     return frozenset(found)
 
 
+def _seeds(runs: list[list[np.ndarray]]) -> str:
+    """Of how many runs the cells of a table are."""
+    found = {len(one) for row in runs for one in row if len(one)}
+    few, many = min(found, default=0), max(found, default=0)
+    return counted(many, "seed") if few == many else f"{few} to {many} seeds"
+
+
 def _main(scores: Scores, several: list[str]) -> Table:
     rows, all_runs = [], []
     for data in scores.data:
@@ -181,7 +189,7 @@ def _main(scores: Scores, several: list[str]) -> Table:
         rows.append([data, *cells])
         all_runs.append([runs for runs, _ in best])
     note = "; with several K, the best one on average" if several else ""
-    caption = f"Scores, mean ± standard deviation over seeds{note}"
+    caption = f"Scores, mean ± standard deviation over {_seeds(all_runs)}{note}"
     columns = ["data", *scores.labels]
     return Table("main", caption, columns, rows, _highest(all_runs))
 
@@ -191,7 +199,7 @@ def _varying_k(scores: Scores, label: str) -> Table:
     runs = [[scores.of(data, label, k) for k in ks] for data in scores.data]
     rows = [[data, *map(_cell, mine)] for data, mine in zip(scores.data, runs)]
     columns = ["data", *(f"K = {k}" for k in ks)]
-    name, caption = f"varying-k-{label}", f"{label} for every K"
+    name, caption = f"varying-k-{label}", f"{label} for every K, over {_seeds(runs)}"
     return Table(name, caption, columns, rows, _highest(runs))
 
 
