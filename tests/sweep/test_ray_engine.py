@@ -56,6 +56,8 @@ def cluster(monkeypatch) -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray's workers give way to everybody else: beside a busy test they would starve.
+    monkeypatch.setenv("RAY_worker_niceness", "0")
     nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     monkeypatch.setenv("RAY_ADDRESS", nodes.address)
     yield nodes
@@ -143,7 +145,6 @@ def test_a_fleet_that_fails_does_not_stop_the_others(cluster, tmp_path, monkeypa
 
 @untidy
 @linux
-@pytest.mark.slow
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT])
 def test_a_driver_that_ends_leaves_no_process_behind(by, cluster, tmp_path):
     cluster.add_node(num_cpus=2, num_gpus=1)  # or so Ray believes
@@ -167,7 +168,6 @@ def test_a_driver_that_ends_leaves_no_process_behind(by, cluster, tmp_path):
     assert not writers(tmp_path / "out", fleet)
 
 
-@pytest.mark.slow  # a busy machine takes minutes for it
 @untidy
 @linux
 def test_a_node_is_killed_in_the_middle_of_a_fleet(cluster, tmp_path):
