@@ -69,6 +69,13 @@ def row(data, label, k, seed, value):
         "behaviors": 10.0,
         "trajectories": 7,
         "transitions": 7000,
+        "return_std": 1.0,
+        "episodes": 20,
+        "curve": [],
+        "codes_used": None,
+        "ari": None,
+        "timing": {"updates": 9, "updates_per_second": 3.0, "device": "cpu"},
+        "environment": {"cores": 2},
     }
 
 
@@ -180,7 +187,7 @@ def test_who_made_the_data_and_how_good_it_is(rows, small):
 
 
 def test_three_formats_say_the_same(rows, tmp_path):
-    page = tables.write(rows, tmp_path)
+    page = tables.write(tables.tables(rows), tmp_path)
     text = page.read_text()
     assert "| zoo:hopper-medium | 40.0 ± 0.0 | **50.0 ± 0.0 (K = 1)** |" in text
     assert "| zoo:hopper-heterogeneous-2 | 0.90 ± 0.00 | **1.10 ± 0.00** |" in text
@@ -398,3 +405,22 @@ def test_the_report_of_a_benchmark(rows, small, tmp_path, capsys):
     assert "1.10 ± 0.00 (K = 5)" in capsys.readouterr().out
     for name in ("heterogeneous", "returns"):
         assert (tmp_path / "figures" / f"{name}.png").stat().st_size > 1000
+    assert (tmp_path / "report.html").exists()
+    elsewhere = tmp_path / "elsewhere.html"
+    assert main.run(["report", str(tmp_path), "--out", str(elsewhere)]) == 0
+    assert elsewhere.read_text() == (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ("{} {}", "{}: is a benchmark; expected it alone, got 2 directories"),
+        ("{} --data some.npz", "data: only for runs"),
+        ("{} --out {}", "{}: expected a file to write to, got a directory"),
+    ],
+)
+def test_what_the_report_of_a_benchmark_refuses(words, error, rows, tmp_path, capsys):
+    (tmp_path / "results.jsonl").write_text(json.dumps(rows[0]) + "\n")
+    assert main.run(["report", *words.replace("{}", str(tmp_path)).split()]) == 1
+    assert error.replace("{}", str(tmp_path)) in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["results.jsonl"]

@@ -134,13 +134,21 @@ class Benchmark:
         return Local(self.jobs)
 
 
-def show_results(folder: Path) -> None:
-    """Tables and figures from results.jsonl alone; the main one is printed."""
+def show_results(folder: Path, page: Path | None = None) -> None:
+    """Tables, figures and a page from results.jsonl alone; the main table is printed.
+
+    Args:
+        page: where to; report.html in the folder if None.
+    """
     from manyhands.sweep import figures, results, tables
+    from manyhands.sweep import page as pages
 
     rows = results.read(folder)
-    page = tables.write(rows, folder / "tables")
-    drawn = figures.write(rows, folder / "figures")
-    out.print(tables.tables(rows)[0].markdown(), soft_wrap=True)
-    for path in [page, *drawn]:
+    made = tables.tables(rows)
+    written = [tables.write(made, folder / "tables")]
+    written += figures.write(rows, folder / "figures")
+    name = folder.resolve().name
+    written.append(pages.write(rows, name, page or folder / "report.html"))
+    out.print(made[0].markdown(), soft_wrap=True)
+    for path in written:
         out.print(f"wrote {path}", soft_wrap=True)

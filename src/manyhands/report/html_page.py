@@ -1,9 +1,6 @@
 """`write_report`: one or several runs as one HTML page that needs nothing else."""
 
-import json
-import re
 from collections.abc import Sequence
-from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,13 +10,13 @@ from manyhands.errors import UserError
 from manyhands.files import atomic_file
 from manyhands.report import behavior_figures, policy_figures
 from manyhands.report.comparison import comparison, names
+from manyhands.report.one_file import filled
 from manyhands.report.packing import strict
 from manyhands.report.payload import payload
 from manyhands.report.saved_run import SavedRun, open_run, same_data
 from manyhands.report.trajectory_map import SHOWN
-from manyhands.version import __version__
 
-SCRIPTS = ("draw.js", "charts.js", "map.js", "sections.js", "report.js")
+SCRIPTS = ("map.js", "sections.js", "report.js")
 
 
 def write_report(
@@ -84,32 +81,12 @@ def html(saved: list[SavedRun]) -> str:
     contents = [payload(one, each) for one in saved]
     for content, name in zip(contents, names(saved)):
         content["name"] = name
-    whole: dict[str, Any] = {"version": __version__, "runs": contents}
+    whole: dict[str, Any] = {"runs": contents}
     if len(saved) > 1:
         whole["comparison"] = strict(comparison(saved))
     title = ", ".join(dict.fromkeys(one.config["data"]["name"] for one in saved))
-    return _fill(title, whole)
+    return filled(f"{title}: who did what", whole, SCRIPTS)
 
 
 def _for(path: Path, data: Trajectories | None) -> Trajectories | None:
     return data if data is not None and same_data(path, data) else None
-
-
-def _fill(title: str, content: dict[str, Any]) -> str:
-    folder = resources.files("manyhands.report") / "page"
-
-    def text(name: str) -> str:
-        return (folder / name).read_text(encoding="utf-8")
-
-    # Nothing in the data can end the element that holds it.
-    data = json.dumps(content, allow_nan=False, separators=(",", ":"))
-    data = data.replace("<", "\\u003c").replace("\u2028", "\\u2028")
-    escaped = title.replace("&", "&amp;").replace("<", "&lt;")
-    values = {
-        "title": escaped,
-        "style": text("report.css"),
-        "script": "\n".join(text(name) for name in SCRIPTS),
-        "data": data,
-    }
-    # In one pass: what is filled in may hold any text.
-    return re.sub(r"{{(\w+)}}", lambda found: values[found[1]], text("report.html"))

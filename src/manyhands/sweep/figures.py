@@ -9,7 +9,7 @@ import numpy as np
 from manyhands.report.figures import blank, save
 from manyhands.sweep.maps import BINS
 from manyhands.sweep.plan import safe
-from manyhands.sweep.tables import Scores, natural
+from manyhands.sweep.scores import Scores, natural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

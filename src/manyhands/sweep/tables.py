@@ -2,17 +2,15 @@
 
 import csv
 import io
-import re
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyhands.errors import UserError
 from manyhands.files import atomic_file
-from manyhands.sweep.statistics import improvement, iqm_interval
+from manyhands.sweep.scores import Scores, measure, together
+from manyhands.sweep.statistics import Interval
 from manyhands.wording import counted
 
 UNITS = "normalised, or plain where nobody has fixed a reference"
@@ -78,67 +76,6 @@ TEX = {character: rf"\{character}" for character in "&%_#${}"} | {
 
 def _tex(text: str) -> str:
     return text.translate(str.maketrans(TEX))
-
-
-def natural(name: str) -> list[str | int]:
-    """heterogeneous-2 comes before heterogeneous-10."""
-    parts = re.split(r"(\d+)", name)
-    return [int(part) if part.isdecimal() else part for part in parts]
-
-
-class Scores:
-    """Results by data set and algorithm."""
-
-    def __init__(self, rows: list[dict[str, Any]]):
-        _check_data(rows)
-        # Not as they came: which fleet ends first is chance.
-        rows = sorted(rows, key=lambda row: row["seed"])
-        self.rows = [row for row in rows if row["return_mean"] is not None]
-        self.data = sorted({row["data"] for row in self.rows}, key=natural)
-        self.labels = sorted({row["label"] for row in self.rows}, key=natural)
-        self._found: dict[tuple, list[float]] = defaultdict(list)
-        for row in self.rows:
-            key = row["data"], row["label"], row["k"]
-            self._found[key].append(row[measure(row["data"], self.rows)])
-
-    def of(self, data: str, label: str, k: str | None) -> np.ndarray:
-        return np.array(self._found.get((data, label, k), []))
-
-    def ks(self, label: str) -> list[str | None]:
-        found = {k for _, other, k in self._found if other == label}
-        return sorted(found, key=lambda k: natural(str(k)))
-
-    def best(self, data: str, label: str) -> tuple[np.ndarray, str | None]:
-        """With the best K on average, as the paper reports it, and which that is."""
-        tried = [(self.of(data, label, k), k) for k in self.ks(label)]
-        tried = [(runs, k) for runs, k in tried if len(runs)]
-        if not tried:
-            return np.array([]), None
-        return max(tried, key=lambda one: one[0].mean())
-
-
-def _check_data(rows: list[dict[str, Any]]) -> None:
-    """A mean over runs on different data would be none of either."""
-    first: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        one = first.setdefault(row["data"], row)
-        if one.get("fingerprint") != row.get("fingerprint"):
-            raise UserError(
-                f"{row['data']}: expected results of one data set, got some of "
-                f"{one['transitions']:,} transitions (fingerprint "
-                f"{one.get('fingerprint')}) and some of {row['transitions']:,} "
-                f"({row.get('fingerprint')})"
-            )
-
-
-def measure(data: str, rows: list[dict[str, Any]]) -> str:
-    """Relative returns where several agents made the data, as in the paper; else
-    normalised ones; else, without a reference, plain ones."""
-    mine = [row for row in rows if row["data"] == data]
-    names = ["normalized", "return_mean"]
-    if "heterogeneous" in data:
-        names.insert(0, "relative")
-    return next(n for n in names if all(row[n] is not None for row in mine))
 
 
 def tables(rows: list[dict[str, Any]]) -> list[Table]:
@@ -242,48 +179,29 @@ def _mean(score: float | None) -> str:
 
 
 def _together(scores: Scores) -> list[Table]:
-    """Over all data sets, by kind of score: who has been run on all of them. Every K is
-    for itself, since the best of several on the episodes that are compared would seem
-    better than it is."""
+    """Over all data sets, by kind of score."""
     made = []
-    for kind in ("relative", "normalized"):
-        mine = [d for d in scores.data if measure(d, scores.rows) == kind]
-        runs = {
-            f"{label} (K = {k})" if len(scores.ks(label)) > 1 else label: [
-                scores.of(data, label, k) for data in mine
-            ]
-            for label in scores.labels
-            for k in scores.ks(label)
-        }
-        whole = {
-            name: found
-            for name, found in runs.items()
-            if found and all(len(one) for one in found)
-        }
-        if not whole:
-            continue
+    for found in together(scores):
         rows = []
-        for name, found in whole.items():
-            middle = iqm_interval(found)
-            cells = [f"{middle.value:.2f} [{middle.low:.2f}, {middle.high:.2f}]"]
-            for other in whole:
-                better = improvement(found, whole[other])
-                shown = f"{better.value:.2f} [{better.low:.2f}, {better.high:.2f}]"
-                cells.append("" if other == name else shown)
-            rows.append([name, *cells])
-        columns = ["algorithm", "IQM", *(f"better than {name}" for name in whole)]
-        sets = "one data set" if len(mine) == 1 else f"{len(mine)} data sets"
+        for name, middle, better in zip(found.names, found.middle, found.better):
+            cells = ["" if other is None else _interval(other) for other in better]
+            rows.append([name, _interval(middle), *cells])
+        columns = ["algorithm", "IQM", *(f"better than {name}" for name in found.names)]
+        sets = "one data set" if found.sets == 1 else f"{found.sets} data sets"
         caption = (
-            f"{kind.capitalize()} returns on {sets}: interquartile mean, and how "
+            f"{found.kind.capitalize()} returns on {sets}: interquartile mean, and how "
             "probably a run is better than one of another, with 95% intervals"
         )
-        made.append(Table(f"together-{kind}", caption, columns, rows))
+        made.append(Table(f"together-{found.kind}", caption, columns, rows))
     return made
 
 
-def write(rows: list[dict[str, Any]], folder: Path) -> Path:
-    """All tables, in three formats each, and one page with all of them."""
-    made = tables(rows)
+def _interval(found: Interval) -> str:
+    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+
+def write(made: list[Table], folder: Path) -> Path:
+    """In three formats each, and one page with all of them."""
     forms = {"md": Table.markdown, "csv": Table.csv, "tex": Table.latex}
     for table in made:
         for suffix, form in forms.items():

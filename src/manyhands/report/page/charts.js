@@ -94,10 +94,10 @@ function lineChart({ series, marks = [], x, y, dots = false, ...more }) {
 }
 
 // One row for each thing: a mark at its value, and a line for its spread.
-function dotChart({ rows, x = {}, width, label }) {
+function dotChart({ rows, x = {}, width, values = 66, label }) {
   const height = 26 * rows.length + (x.label ? 46 : 28);
   const names = Math.min(width * 0.42, 14 + 7 * Math.max(...rows.map((r) => r.label.length)));
-  const values = 66, left = names, right = width - values, bottom = height - (x.label ? 38 : 20);
+  const left = names, right = width - values, bottom = height - (x.label ? 38 : 20);
   const node = canvasOf(width, height, label);
   const limits = padded(range(rows.flatMap((r) => [r.value, r.low, r.high])), 0.06);
   const sx = scale(x.range || limits, [left, right]);
@@ -118,13 +118,18 @@ function dotChart({ rows, x = {}, width, label }) {
   return node;
 }
 
-function histogram({ edges, counts, x, y, paint = color(0), ...more }) {
-  const frame = axes({ ...more, x: { range: [edges[0], edges.at(-1)], ...x }, y: { range: [0, Math.max(1, ...counts) * 1.05], ...y } });
-  counts.forEach((n, i) => {
-    const a = frame.sx(edges[i]), b = frame.sx(edges[i + 1]);
-    if (n) frame.node.append(svg("rect", { x: a + 0.5, width: Math.max(1, b - a - 1), y: frame.sy(n), height: Math.max(1, frame.bottom - frame.sy(n)), fill: paint },
+// Counts, one stack above the other.
+function histogram({ edges, stacks, x, y, ...more }) {
+  const sums = stacks[0].map((_, i) => stacks.reduce((sum, counts) => sum + counts[i], 0));
+  const frame = axes({ ...more, x: { range: [edges[0], edges.at(-1)], ...x }, y: { range: [0, Math.max(1, ...sums) * 1.05], ...y } });
+  const below = sums.map(() => 0);
+  stacks.forEach((counts, s) => counts.forEach((n, i) => {
+    if (!n) return;
+    const a = frame.sx(edges[i]), b = frame.sx(edges[i + 1]), top = frame.sy(below[i] + n);
+    frame.node.append(svg("rect", { x: a + 0.5, width: Math.max(1, b - a - 1), y: top, height: Math.max(1, frame.sy(below[i]) - top), fill: color(s) },
       svg("title", {}, `${short(edges[i])} to ${short(edges[i + 1])}: ${count(n)}`)));
-  });
+    below[i] += n;
+  }));
   return frame.node;
 }
 

@@ -127,6 +127,11 @@ async function picture(plot, scale = 2) {
   pen.fillRect(0, 0, canvas.width, canvas.height);
   pen.scale(scale, scale);
   pen.translate(pad - frame.left, pad - frame.top);
+  for (const cell of plot.querySelectorAll("td[style]")) {
+    const box = cell.getBoundingClientRect();
+    pen.fillStyle = getComputedStyle(cell).backgroundColor;
+    pen.fillRect(box.left, box.top, box.width, box.height);
+  }
   for (const node of plot.querySelectorAll("svg, canvas")) {
     const box = node.getBoundingClientRect();
     if (!box.width) continue;

@@ -1,9 +1,7 @@
 "use strict";
-// Puts the page together, and again whenever its width or its colors change.
+// Puts the page of one run together, or of several that are compared.
 
-const DATA = JSON.parse(document.getElementById("data").textContent);
-const page = { maps: [], run: 0 };
-const byId = (id) => document.getElementById(id);
+page.run = 0;
 
 function verdict(run) {
   const about = run.summary.data, fit = run.fit?.summary.behavior, policy = run.summary.policy;
@@ -72,20 +70,6 @@ function overlaid(runs) {
     () => [["run", "step", "return_mean"], ...series.flatMap((s) => s.points.map(([step, value]) => [s.label, step, value]))]);
 }
 
-function header(several) {
-  const names = [...new Set(DATA.runs.map((r) => r.summary.data.name))].join(", ");
-  const dark = () => (document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-  const button = el("button", { type: "button", id: "theme", onclick: () => {
-    document.documentElement.dataset.theme = dark() ? "light" : "dark";
-    name();
-    page.maps.forEach((map) => map.draw());
-  } });
-  const name = () => { button.textContent = dark() ? "Light" : "Dark"; button.setAttribute("aria-label", `${button.textContent} colors`); };
-  name();
-  byId("top").replaceChildren(el("h1", {}, `${names}: who did what`), button,
-    el("p", {}, several ? `${DATA.runs.length} runs: ${DATA.runs.map((r) => r.name).join(", ")}.` : verdict(DATA.runs[0])));
-}
-
 function chooser() {
   const choose = el("select", { id: "which", onchange: () => { page.run = Number(choose.value); render(); byId("which").focus(); } },
     DATA.runs.map((r, i) => el("option", { value: i, ...(i === page.run ? { selected: "" } : {}) }, r.name)));
@@ -95,48 +79,23 @@ function chooser() {
 function render() {
   const run = DATA.runs[page.run], several = DATA.runs.length > 1;
   page.maps = [];
-  header(several);
-  const sections = [several ? comparisonSection(DATA.runs) : null, several ? chooser() : null, tiles(run),
-    dataSection(run), behaviorSection(run), mapSection(run, page), certaintySection(run), confusionSection(run), policySection(run), runSection(run)].filter(Boolean);
-  byId("page").replaceChildren(...sections);
-  page.maps.forEach((map) => { map.lay(); map.draw(); });
-  byId("contents").replaceChildren(el("ul", {}, sections.filter((s) => s.querySelector("h2")).map((s) =>
-    el("li", {}, el("a", { href: `#${s.id}` }, s.querySelector("h2").textContent)))));
-  byId("bottom").replaceChildren(`Written by manyhands ${DATA.version}. The numbers are those of the run's summary.json.`);
+  const names = [...new Set(DATA.runs.map((r) => r.summary.data.name))].join(", ");
+  layOut({
+    title: `${names}: who did what`,
+    lead: several ? `${DATA.runs.length} runs: ${DATA.runs.map((r) => r.name).join(", ")}.` : verdict(run),
+    sections: [several ? comparisonSection(DATA.runs) : null, several ? chooser() : null, tiles(run),
+      dataSection(run), behaviorSection(run), mapSection(run, page), certaintySection(run), confusionSection(run), policySection(run), runSection(run)],
+    foot: "The numbers are those of the run's summary.json.",
+  });
 }
 
-render();
-
-let waiting = 0, width = document.documentElement.clientWidth;
-window.addEventListener("resize", () => {
-  if (document.documentElement.clientWidth === width) return; // a phone's address bar
-  width = document.documentElement.clientWidth;
-  clearTimeout(waiting);
-  waiting = setTimeout(() => {
-    const old = page.maps[0];
-    render();
-    if (old && page.maps[0]) {
-      const map = page.maps[0];
-      map.colorBy = old.colorBy;
-      map.controls.querySelector(`[value="${old.colorBy}"]`).checked = true;
-      map.draw();
-      map.pick(old.picked);
-    }
-  }, 150);
-});
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { header(DATA.runs.length > 1); page.maps.forEach((map) => map.draw()); });
-// Paper is white, whatever the screen is.
-let screenTheme, folded = [];
-window.addEventListener("beforeprint", () => {
-  screenTheme = document.documentElement.dataset.theme;
-  document.documentElement.dataset.theme = "light";
-  folded = [...document.querySelectorAll("details:not([open])")];
-  folded.forEach((d) => (d.open = true));
-  page.maps.forEach((map) => map.draw());
-});
-window.addEventListener("afterprint", () => {
-  if (screenTheme) document.documentElement.dataset.theme = screenTheme;
-  else delete document.documentElement.dataset.theme;
-  folded.forEach((d) => (d.open = false));
-  page.maps.forEach((map) => map.draw());
+begin(render, () => {
+  const old = page.maps[0];
+  render();
+  const map = page.maps[0];
+  if (!old || !map) return;
+  map.colorBy = old.colorBy;
+  map.controls.querySelector(`[value="${old.colorBy}"]`).checked = true;
+  map.draw();
+  map.pick(old.picked);
 });

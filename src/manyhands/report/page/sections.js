@@ -1,9 +1,6 @@
 "use strict";
 // The sections of the page: each takes a run and returns its elements, or nothing.
 
-const section = (id, title, ...children) => el("section", { id, "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, title), children);
-// Options of commands are not broken at the end of a line.
-const note = (words) => el("p", { class: "note" }, words.split(/(--[a-z-]+)/).map((part, i) => (i % 2 ? el("span", { class: "flag" }, part) : part)));
 const spread = (s, digits = 2) => `${fixed(s.mean, digits)} \u00b1 ${fixed(s.std, digits)}, from ${fixed(s.min, digits)} to ${fixed(s.max, digits)}`;
 
 function dataSection(run) {
@@ -34,7 +31,7 @@ function dataSection(run) {
 function returnsFigure(returns) {
   const [low, high] = [returns.edges[0], returns.edges.at(-1)];
   return figure("Returns in the data", `How many trajectories have which return, from ${short(low)} to ${short(high)}. Several humps often mean several hands.`,
-    el("div", {}, histogram({ edges: returns.edges, counts: returns.counts, width: room(2), x: { label: "return" }, y: { label: "trajectories" }, label: "histogram of returns" })),
+    el("div", {}, histogram({ edges: returns.edges, stacks: [returns.counts], width: room(2), x: { label: "return" }, y: { label: "trajectories" }, label: "histogram of returns" })),
     () => [["from", "to", "trajectories"], ...returns.counts.map((n, i) => [returns.edges[i], returns.edges[i + 1], n])]);
 }
 
@@ -110,7 +107,7 @@ function certaintySection(run) {
   const unsure = certain.below_90, parts = [];
   const figures = [figure("How sure each assignment is",
     `The probability of the behavior that each trajectory was given to. ${unsure ? `${plural(unsure, "trajectory", "trajectories")} of ${count(fit.trajectories)} ${unsure === 1 ? "is" : "are"} below 90%: look at ${unsure === 1 ? "it" : "these"} on the map.` : "All are above 90%."}${certain.least < 0.999 ? ` The least sure has ${percent(certain.least)}.` : ""} These are the model's own probabilities; they are too sure where the model is wrong.`,
-    el("div", {}, histogram({ edges: certain.bins, counts: certain.counts, width: half, x: { label: "probability" }, y: { label: "trajectories" }, label: "histogram of probabilities" })),
+    el("div", {}, histogram({ edges: certain.bins, stacks: [certain.counts], width: half, x: { label: "probability" }, y: { label: "trajectories" }, label: "histogram of probabilities" })),
     () => [["from", "to", "trajectories"], ...certain.counts.map((n, i) => [certain.bins[i], certain.bins[i + 1], n])])];
   if (known(about.single_gaussian_heldout_log_prob) && about.method !== "gaussian") figures.push(heldOutFigure(about, half));
   if (about.k_curve?.length > 1) figures.push(kFigure(about, half));
