@@ -1,4 +1,4 @@
-"""Ctrl-C, politely."""
+"""Ctrl-C and SIGTERM, politely."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -8,21 +8,25 @@ from typing import Any
 
 @contextmanager
 def stop_politely() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C waits for the end of the chunk; a second one does not."""
+    """Ctrl-C waits for the end of the chunk; a second one does not. SIGTERM, by which
+    schedulers of clusters take a machine back, waits as often as it comes."""
     asked = False
 
     def ask(signum: int, frame: Any) -> None:
         nonlocal asked
-        if asked:
+        if asked and signum == signal.SIGINT:
             raise KeyboardInterrupt
         asked = True
 
+    before = {}
     try:
-        before = signal.signal(signal.SIGINT, ask)
-    except ValueError:  # not in the main thread: Ctrl-C is not ours to handle
+        for one in (signal.SIGINT, signal.SIGTERM):
+            before[one] = signal.signal(one, ask)
+    except ValueError:  # not in the main thread: signals are not ours to handle
         yield lambda: False
         return
     try:
         yield lambda: asked
     finally:
-        signal.signal(signal.SIGINT, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)

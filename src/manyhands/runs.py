@@ -208,6 +208,12 @@ class Run:
         with atomic_file(self.path / "embeddings.npz") as temporary:
             np.savez(temporary, allow_pickle=False, **arrays)
 
+    def replicas(self, many: int) -> list[Path]:
+        """Where each of so many is: a single one at the top."""
+        if many == 1:
+            return [self.path]
+        return [self.path / f"replica-{r}" for r in range(many)]
+
     # Checkpoints: one file, replaced as training goes on
 
     @property

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +289,29 @@ def test_names_stay_text_and_plain_returns_will_do(plain, tmp_path, open_page):
     mean = np.mean([r["return_mean"] for r in plain])
     (cell,) = text_of(browser, "#scores tbody td")
     assert cell.startswith(f"{mean:.1f} ±")
+
+
+def test_what_has_diverged_is_said(rows, tmp_path, open_page):
+    mine = [json.loads(json.dumps(row)) for row in rows["varying-k"]]
+    for row in mine:
+        if row["k"] == "1" and row["seed"] == 1:
+            row |= dict.fromkeys(("return_mean", "normalized", "relative"))
+            row["returns"], row["curve"] = [None] * 20, row["curve"][:1]
+    browser = open_page(pages.write(mine, "lost", tmp_path / "page.html"))
+    best = text_of(browser, "#scores tbody td")
+    main = tables.tables(mine)[0]
+    assert best == [row[1].replace(" (K", " K").rstrip(")") for row in main.rows]
+    assert not any("K = 1" in cell.replace("K = 10", "") for cell in best)
+    browser.execute_script("""const choose = document.getElementById("k");
+        choose.value = "1"; choose.dispatchEvent(new Event("change"));""")
+    assert text_of(browser, "#scores tbody td") == ["1 of 2 diverged"] * 3
+    reached = browser.execute_script(
+        """return document.querySelector('figure[aria-label^="Learners on"] svg')
+        .textContent"""
+    )
+    assert "1 of 2 diverged" in reached
+    drawn = browser.execute_script("return document.getElementById('page').innerHTML")
+    assert not {"NaN", "Infinity", "undefined"} & set(re.findall(r"\w+", drawn))
 
 
 def test_runs_that_were_not_evaluated(plain, tmp_path, open_page):

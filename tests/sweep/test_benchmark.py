@@ -175,23 +175,35 @@ def test_a_fleet_that_fails_does_not_stop_the_others(tmp_path):
 
 
 def test_interrupted_it_names_the_option_that_goes_on(tmp_path):
+    """Told alone, as by a supervisor: its fleets would go on for an hour."""
+    long = [*command(tmp_path), "--only", "fork-2/bc"]
+    (tmp_path / "tiny.toml").write_text(TINY.replace("steps = 20", "steps = 9999999"))
     first = subprocess.Popen(
-        command(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        long, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    wait_until(lambda: fleets_running(tmp_path))
+    place = tmp_path / "out" / "runs" / "fork-fork-2" / "bc"
+    wait_until((place / "metrics.jsonl").exists)
     first.send_signal(signal.SIGINT)
     _, said = first.communicate(timeout=60)
     assert first.returncode == 130
+    assert (place / "checkpoints" / "latest.safetensors").exists()
     assert said.endswith(
         "interrupted; run the same command with --resume to go on, where it had begun "
         "a run\n"
     )
     assert lines(tmp_path) == []
-    # Without a result so far, it needs no such word.
     wait_until(lambda: not fleets_running(tmp_path), 20)
-    again = subprocess.run(
-        command(tmp_path, "--only", "fork-2/bc"), capture_output=True, text=True
-    )
+
+
+def test_without_a_result_so_far_it_needs_no_word_to_go_on(tmp_path):
+    words = command(tmp_path, "--only", "fork-2/bc")
+    first = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_until(lambda: fleets_running(tmp_path))
+    first.send_signal(signal.SIGTERM)  # at once, and so are they
+    first.communicate(timeout=60)
+    assert lines(tmp_path) == []
+    wait_until(lambda: not fleets_running(tmp_path), 20)
+    again = subprocess.run(words, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     assert len(lines(tmp_path)) == 2
 

@@ -11,7 +11,10 @@ from manyhands import UserError, load, make, save
 from manyhands.cli import main
 from manyhands.sweep import preset as presets
 from manyhands.sweep.benchmark import Outcome, benchmark
+from manyhands.sweep.configs import config_of
 from manyhands.sweep.continuing import FLEET, look, placed
+from manyhands.sweep.counting import Counter
+from manyhands.sweep.device_speed import Speed
 from manyhands.sweep.local import Local, run_process
 from manyhands.sweep.making import place_of
 from manyhands.sweep.plan import Fleet, Key, missing
@@ -40,7 +43,7 @@ def rows_of(folder: Path, fleet: Fleet) -> list[dict[str, Any]]:
     for key in fleet.keys:
         data = load(place_of(folder, key.data))
         sizes = {"transitions": data.transitions, "fingerprint": data.fingerprint}
-        more = {"env": fleet.env, "fleet_seconds": 1.0}
+        more = {"env": fleet.env, "episodes": fleet.episodes, "fleet_seconds": 1.0}
         rows.append(key._asdict() | about | sizes | more)
     return rows
 
@@ -201,6 +204,45 @@ def test_what_was_left_out_for_a_while_comes_back_as_it_was():
     assert run(preset()) == []
 
 
+def test_so_do_its_episodes(here):
+    """What preset.json no longer says is in the results."""
+    run(preset(episodes=2, env="manyhands/Fork-v0"))
+    run(preset(BC | {"label": "other"}, episodes=3, env="manyhands/Fork-v0"))
+    with pytest.raises(UserError, match="bc on d.npz: episodes is 2, not 3; choose"):
+        run(preset(BC, episodes=3, env="manyhands/Fork-v0"))
+
+
+def test_a_default_that_has_changed_since_is_told_of(here):
+    run(preset(BC))
+    rows = Results(here).rows()
+    (fleet,) = look(here, preset(BC)).chosen
+    config = config_of(fleet, rows[0]["transitions"])
+    assert config["steps"] == 5
+    assert {"steps", "batch_size", "width"} < set(config)
+
+    def written(**changes: Any) -> None:
+        more = {"config": config | changes, "evaluations": 0}
+        lines = [json.dumps(row | more) + "\n" for row in rows]
+        (here / "results.jsonl").write_text("".join(lines))
+
+    # An option that only one of the versions has says nothing.
+    written(another=1)
+    assert run(preset(BC)) == []
+    written(batch_size=7)
+    now = config["batch_size"]
+    with pytest.raises(UserError, match=f"bc on d.npz: batch_size is 7, not {now}; ch"):
+        run(preset(BC))
+
+
+def test_defaults_of_what_is_fitted_first_count(here):
+    (fleet,) = look(here, preset(LBRAC_V)).chosen
+    config = config_of(fleet, 400)
+    assert config["behavior"]["steps"] == 12_000
+    assert config["behavior"]["embedding_factor"] > 1
+    paper = replace(fleet, preset="paper")
+    assert config_of(paper, 400)["behavior"]["embedding_factor"] == 1.0
+
+
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"entries": [{}]}'])
 def test_a_preset_that_cannot_be_read_is_told_of_in_one_line(here, content):
     here.mkdir()
@@ -256,3 +298,97 @@ def test_a_folder_of_other_runs_is_left_alone(here):
     # As may be where memory is too small for one of them.
     twice = [replace(fleet, k=(1, 2), part="x"), replace(fleet, k=(5, 9), part="x")]
     assert [f.part for f in placed(here, twice)] == ["x", "k-5-9-seeds-0-1"]
+
+
+# Ends of all kinds
+
+
+def test_what_was_trained_and_not_written_down_is_not_trained_again(here):
+    """A kill behind the last update."""
+    asked = preset(BC, episodes=2, evaluations=2, env="manyhands/Fork-v0")
+    (fleet,) = look(here, asked).todo
+    rows = run_process(here, fleet).rows
+    place = here / "runs" / fleet.name
+    (place / "rows.json").unlink()
+    trained = (place / "policy.safetensors").stat().st_mtime_ns
+    again = run_process(here, fleet).rows
+    assert (place / "policy.safetensors").stat().st_mtime_ns == trained
+    assert rows
+    assert again
+    for one in (*rows, *again):
+        for name in ("fleet_seconds", "fleet_resumed"):
+            one.pop(name)
+        assert len(one["returns"]) == 2
+        # Every episode along the way, too.
+        assert [len(returns) for returns in one["curve_returns"]] == [2, 2]
+        means = [sum(returns) / 2 for returns in one["curve_returns"]]
+        assert means == pytest.approx([mean for _, mean, _ in one["curve"]])
+    assert again == rows
+
+
+def test_the_same_result_twice_is_written_once(here):
+    here.mkdir()
+    (fleet,) = look(here, preset(BC)).chosen
+    rows = rows_of(here, fleet)
+    Results(here).add(rows + rows)
+    Results(here).add(rows)
+    assert len(Results(here).rows()) == len(rows) == 2
+
+
+class Failing(Untrained):
+    """Fleets of several data sets fail, with or without an error of their own."""
+
+    def __init__(self, killed: bool):
+        super().__init__()
+        self.killed = killed
+
+    def run(self, folder, todo, ready):
+        for fleet in todo:
+            self.ran.append(fleet)
+            first = len(fleet.data) > 1 and len(self.ran) == 1
+            rows = None if first else rows_of(folder, fleet)
+            yield Outcome(fleet, rows, "too bad", killed=self.killed)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_one_bad_data_set_does_not_take_others_with_it(here, killed):
+    engine, said = Failing(killed), []
+    both = preset(BC, data=["d.npz", "e.npz"])
+
+    def joined(todo: list[Fleet]) -> list[Fleet]:
+        return [replace(todo[0], data=("d.npz", "e.npz"))]
+
+    failed = benchmark(
+        both, here, engine, prepare=joined, progress=lambda *a: said.append(a[:2])
+    )
+    assert not failed
+    ran = [fleet.data for fleet in engine.ran]
+    whole = ("d.npz", "e.npz")
+    if killed:  # it goes on from its checkpoint
+        assert ran == [whole, whole]
+        assert said[-1] == (1, 1)
+    else:
+        assert ran == [whole, ("d.npz",), ("e.npz",)]
+        assert said[-1] == (2, 2)
+    assert len(keys()) == 4
+
+
+def test_times_of_results_that_are_no_longer_known_are_left_out(here):
+    """A file that is gone, an option of another version: no reason to refuse work."""
+    run(preset(BC, BC | {"label": "old"}))
+    speed = Speed("cpu: test", 1e10, 1e9, 1e-6, False)
+    more = {
+        "fleet_resumed": False,
+        "fleet_seconds": 9.0,
+        "environment": {"device": speed.device},
+        "curve": [],
+    }
+    rows = [row | more for row in Results(here).rows()]
+    assert {row["label"] for row in rows} == {"bc", "old"}
+    for row in rows:
+        if row["label"] == "old":
+            row["options"] = {"renamed": 3}
+    (here / "results.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    assert set(Counter(here, speed).correction) == {"bc"}
+    Path("d.npz").unlink()
+    assert Counter(here, speed).correction == {}

@@ -14,7 +14,7 @@ from manyhands import UserError, datasets
 from manyhands.algos.registry import ALGORITHMS, algorithm
 from manyhands.cli.benchmark import Benchmark
 from manyhands.envs import fork
-from manyhands.sweep import estimate, programs
+from manyhands.sweep import device_speed, estimate, programs
 from manyhands.sweep.counting import COMPILE, PROCESS, Counter
 from manyhands.sweep.data_sizes import sizes_of
 from manyhands.sweep.device_speed import GPU_PRODUCT, GPU_RATE, Speed
@@ -41,6 +41,19 @@ def counter(folder: Path = Path("absent"), sizes: Sizes = CHEETAH) -> Counter:
 
 
 # Counting
+
+
+@pytest.mark.parametrize(("limit", "taken"), [("max\n", False), ("123456\n", True)])
+def test_a_container_may_have_less_memory_than_its_machine(
+    limit, taken, tmp_path, monkeypatch
+):
+    (tmp_path / "memory.max").write_text(limit)
+    absent = tmp_path / "absent"
+    monkeypatch.setattr(device_speed, "CONTAINER", (absent,))
+    whole = device_speed.host_memory()
+    assert whole > 1e9
+    monkeypatch.setattr(device_speed, "CONTAINER", (absent, tmp_path / "memory.max"))
+    assert device_speed.host_memory() == (123456 if taken else whole)
 
 
 def test_operations_are_counted_in_loops_too():

@@ -43,6 +43,33 @@ def test_one_that_is_killed_leaves_nothing_half_made_and_is_told_of(tmp_path):
     assert not data_file(tmp_path, "fork:fork-2").exists()
 
 
+def test_one_that_cannot_be_made_does_not_stop_the_others(tmp_path):
+    """Nobody knows fork-9; it is the first."""
+    fleets = [replace(FLEET, data=(data,)) for data in ("fork:fork-9", "fork:leap-2")]
+    for _ in range(2):  # and once more
+        with Making(tmp_path, fleets) as making:
+            making.wait(fleets[1])
+            with pytest.raises(UserError) as error:
+                making.wait(fleets[0])
+        assert str(error.value).startswith(
+            "fork:fork-9: could not be made: fork-9: expected a built-in data set"
+        )
+        assert load(data_file(tmp_path, "fork:leap-2")).transitions >= 300
+    left = sorted(path.name for path in (tmp_path / "data").iterdir())
+    assert left == ["fork-fork-9.error", "fork-leap-2.npz", "log.txt"]
+
+
+def test_what_killed_its_maker_comes_last(tmp_path):
+    """As may be where memory is too small for it: those behind it are made first."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "fork-fork-2.error").touch()
+    with Making(tmp_path, [FLEET]) as making:
+        making.wait(FLEET)
+    first, last = (data_file(tmp_path, data) for data in FLEET.data)
+    assert first.stat().st_mtime_ns > last.stat().st_mtime_ns
+    assert not list((tmp_path / "data").glob("*.error"))
+
+
 def test_names_that_nobody_knows_are_refused_before_anything_is_written(tmp_path):
     content = {"data": ["fork:fork-2", "fork:fork-9"], "seeds": [0]}
     preset = presets.parse("mine", content | {"algo": [{"name": "bc"}]})

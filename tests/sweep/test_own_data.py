@@ -11,7 +11,7 @@ from manyhands.sweep import preset as presets
 from manyhands.sweep.benchmark import benchmark
 from manyhands.sweep.counting import Counter
 from manyhands.sweep.device_speed import Speed
-from manyhands.sweep.local import Local
+from manyhands.sweep.local import Local, run_process
 from manyhands.sweep.plan import fleets, joined
 from manyhands.sweep.results import Results
 
@@ -75,6 +75,34 @@ def test_what_cannot_be_used_is_refused_before_anything_is_written(tmp_path, min
         with pytest.raises(UserError, match=message):
             benchmark(preset("fork:fork-2", name), tmp_path / "out", Local())
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"env": "Pendulum-v1"}, "mine.npz: env: expected one with 4 obs.* 2 actions"),
+        (
+            {"algo": [{"name": "lbrac_v", "k": [1, 500]}]},
+            "mine.npz: k: expected a number from 1 to the .* trajectories",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_written(
+    tmp_path, mine, changes, message
+):
+    with pytest.raises(UserError, match=message):
+        benchmark(preset(mine, **{"env": HERE} | changes), tmp_path / "out", Local())
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_cannot_be_evaluated_is_not_finished(tmp_path, mine):
+    """As on a machine that lacks the environment."""
+    save(replace(make("fork-2", 400), env_id="Absent-v0"), "absent.npz")
+    (fleet,) = fleets(preset("absent.npz"))
+    (tmp_path / "out").mkdir()
+    outcome = run_process(tmp_path / "out", fleet)
+    assert outcome.rows is None
+    assert "Absent" in outcome.error
 
 
 def test_finished_runs_do_not_need_their_data_again(tmp_path, mine):

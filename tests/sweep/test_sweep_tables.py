@@ -41,10 +41,55 @@ def test_intervals_hold_the_value_and_shrink_with_more_runs():
     wide, narrow = (
         iqm_interval([random.normal(size=many) for _ in range(4)]) for many in (5, 500)
     )
-    for found in (wide, narrow):
-        assert found.low <= found.value <= found.high
-    assert narrow.high - narrow.low < 0.3 * (wide.high - wide.low)
+    widths = []
+    for value, low, high in (wide, narrow):
+        assert low is not None
+        assert high is not None
+        assert low <= value <= high
+        widths.append(high - low)
+    assert widths[1] < 0.3 * widths[0]
     assert abs(narrow.value) < 0.1
+
+
+def test_runs_are_drawn_anew_within_tasks():
+    """Across tasks, as if they were one, these would have intervals."""
+    tasks = [np.zeros(5), np.full(5, 100.0)]
+    assert iqm_interval(tasks) == (50.0, 50.0, 50.0)
+    assert improvement(tasks, tasks[::-1]) == (0.5, 0.5, 0.5)
+
+
+def test_every_task_has_the_same_weight():
+    assert iqm_interval([np.full(5, 1.0), np.full(2, 3.0)]).value == pytest.approx(2.0)
+    scores = np.random.default_rng(0).normal(size=12)
+    doubled = iqm(np.repeat(scores, 2))
+    assert iqm(scores, np.full(12, 2.0)) == pytest.approx(doubled)
+
+
+def test_of_single_runs_there_are_no_intervals():
+    few, more = [np.array([1.0]), np.array([2.0])], [np.zeros(3), np.zeros(3)]
+    assert iqm_interval(few) == (1.5, None, None)
+    assert improvement(few, more) == (1.0, None, None)
+    assert improvement(more, few) == (0.0, None, None)
+
+
+def test_an_interval_of_improvement_has_the_spread_of_its_draws():
+    """Ours wins against theirs whenever the better of its two runs is drawn: the share
+    of that in two draws is 0, 1/2 or 1."""
+    value, low, high = improvement([np.array([0.0, 2.0])], [np.ones(2)])
+    assert (value, low, high) == (0.5, 0.0, 1.0)
+
+
+def test_what_has_diverged_is_worse_than_all_others():
+    lost = np.array([5.0, -np.inf, 5.0])
+    assert improvement([lost], [np.zeros(3)]).value == pytest.approx(2 / 3)
+    assert improvement([np.zeros(3)], [lost]).value == pytest.approx(1 / 3)
+    assert improvement([lost], [lost]).value == pytest.approx(
+        (4 * 0.5 + 1 * 0.5 + 2) / 9
+    )
+    value, low, high = iqm_interval([lost])
+    assert (value, low, high) == (-np.inf, -np.inf, pytest.approx(5.0))
+    many = np.array([-np.inf, *[1.0] * 9])
+    assert iqm(many) == 1.0  # among the lowest quarter
 
 
 def test_improvement_counts_pairs():
@@ -100,6 +145,59 @@ def test_cells_are_mean_and_deviation_of_the_best_k(rows):
         ["zoo:hopper-heterogeneous-2", "0.60 ± 0.10", "1.10 ± 0.00 (K = 5)"],
         ["zoo:hopper-medium", "40.0 ± 0.0", "50.0 ± 0.0 (K = 1)"],
     ]
+
+
+def test_what_has_diverged_is_never_the_best(rows):
+    for row in rows:
+        if row["k"] == "5" and row["seed"] == 1:
+            # As strict JSON has it, where returns are no numbers.
+            row |= dict.fromkeys(("return_mean", "relative", "normalized"))
+            row["returns"] = [None, None]
+    by_name = {table.name: table for table in tables.tables(rows)}
+    main = by_name["main"]
+    assert main.rows[0] == [
+        "zoo:hopper-heterogeneous-2",
+        "0.60 ± 0.10",
+        "0.90 ± 0.00 (K = 1)",
+    ]
+    assert (0, 2) in main.best
+    varying = by_name["varying-k-lbrac_v"]
+    assert varying.rows[0][1:] == ["0.90 ± 0.00", "1 of 2 diverged"]
+    assert (0, 1) in varying.best
+    only = [row for row in rows if row["k"] == "5"]
+    main = tables.tables(only)[0]
+    assert main.rows == [["zoo:hopper-heterogeneous-2", "1 of 2 diverged"]]
+
+
+def test_a_single_seed_has_no_deviation(rows):
+    main = tables.tables([row for row in rows if row["seed"] == 1])[0]
+    assert main.rows[0][1:] == ["0.70", "1.10 (K = 5)"]
+
+
+def test_cells_are_written_in_full(rows, tmp_path):
+    rows[2] |= dict(return_mean=None, returns=[None], relative=None, normalized=None)
+    path = tables.write_cells(rows, tmp_path / "cells.csv")
+    with path.open(newline="") as file:
+        cells = {(c["data"], c["algorithm"], c["k"]): c for c in csv.DictReader(file)}
+    assert len(cells) == 5
+    bc = cells["zoo:hopper-heterogeneous-2", "bc", ""]
+    assert (bc["units"], bc["runs"], bc["diverged"]) == ("relative", "2", "0")
+    assert float(bc["mean"]) == pytest.approx(0.6)
+    assert float(bc["std"]) == pytest.approx(0.1)
+    lost = cells["zoo:hopper-heterogeneous-2", "lbrac_v", "5"]
+    assert (lost["diverged"], lost["mean"], lost["std"]) == ("1", "", "")
+
+
+def test_tables_of_earlier_results_go_away(rows, tmp_path):
+    tables.write(tables.tables(rows), tmp_path)
+    (tmp_path / "mine.md").write_text("A note of mine.")
+    (tmp_path / "main-of-mine.md").write_text("Another.")
+    assert (tmp_path / "varying-k-lbrac_v.md").exists()
+    some = [row for row in rows if row["label"] == "bc"]
+    tables.write(tables.tables(some), tmp_path)
+    kinds = {path.stem for path in tmp_path.iterdir()}
+    assert "varying-k-lbrac_v" not in kinds
+    assert {"main", "mine", "main-of-mine"} < kinds
 
 
 def test_captions_say_how_many_seeds_there_are(rows):
@@ -328,6 +426,7 @@ def test_the_policy_is_among_the_behaviors_that_it_was_learnt_from(rows):
     model = SimpleNamespace(W=3 * W, E=2 * W[:2], e_pi=5 * W[7])  # directions count
     percentile = np.linspace(1, 100, 9)
     about = maps.with_policy(model, percentile)
+    assert about is not None
     x, y = about["xy"]
     assert about["policy"] == [x[7:8], y[7:8]]
     assert about["behaviors"] == [x[:2], y[:2]]
@@ -345,6 +444,24 @@ def test_the_policy_is_among_the_behaviors_that_it_was_learnt_from(rows):
         *_, star = axis.collections
         assert np.array_equal(star.get_offsets(), [[x[7], y[7]]])
     assert "policy (star)" in figure.get_suptitle()
+
+
+def test_what_has_diverged_has_no_map(small, tmp_path):
+    """And is no reason to lose a fleet."""
+    random = np.random.default_rng(0)
+    W = random.normal(size=(len(small), 8))
+    fine = SimpleNamespace(W=W, E=W[:2], e_pi=W[3])
+    lost = SimpleNamespace(W=W, E=W[:2], e_pi=np.full(8, np.nan))
+    learning = maps.Learning({0: small, 1: small}, tmp_path / "maps.json")
+    learning(0, [fine, fine])
+    learning(50, [lost, fine])
+    again = maps.Learning({0: small, 1: small}, tmp_path / "maps.json")
+    found = again.maps(0, lost, 100)
+    assert [point["step"] for point in found["learning"]] == [0]
+    assert "learnt" not in found
+    found = again.maps(1, fine, 100)
+    assert [point["step"] for point in found["learning"]] == [0, 50]
+    assert found["learnt"]["policy"]
 
 
 def test_maps_along_policy_learning(small, tmp_path):
@@ -415,7 +532,7 @@ def test_the_report_of_a_benchmark(rows, small, tmp_path, capsys):
     ("words", "error"),
     [
         ("{} {}", "{}: is a benchmark; expected it alone, got 2 directories"),
-        ("{} --data some.npz", "data: only for runs"),
+        ("{} --data some.npz", "data and how to read it: only for runs"),
         ("{} --out {}", "{}: expected a file to write to, got a directory"),
     ],
 )

@@ -252,9 +252,7 @@ def _first(
 def _fitted_before(folder: Path, first: str, many: int) -> list[Any]:
     """By a run that was interrupted later on."""
     read = Behavior.load if first in METHODS else load_policy
-    # One replica stands at the top.
-    places = [folder] if many == 1 else [folder / f"replica-{r}" for r in range(many)]
-    return [read(place) for place in places]
+    return [read(place) for place in Run(folder).replicas(many)]
 
 
 def _scaling(data: Trajectories, options: Any, first: Any) -> Scaling:

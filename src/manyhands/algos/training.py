@@ -176,7 +176,7 @@ class Training:
     def _note(self, found: Iterable[tuple[int, list[Evaluation]]]) -> None:
         for step, evaluations in found:
             rows = [
-                {f"evaluation/{k}": v for k, v in e.summary().items() if k != "returns"}
+                {f"evaluation/{k}": v for k, v in e.summary().items()}
                 for e in evaluations
             ]
             self._write(step, rows)

@@ -90,13 +90,18 @@ class Benchmark:
             prepare=self._estimated,
             progress=show,
         )
-        if Results(self.out).rows():
-            show_results(self.out)
+        try:
+            if Results(self.out).rows():
+                show_results(self.out)
+        except UserError as error:
+            if not failed:
+                raise
+            err.print(f"no tables: {error}", soft_wrap=True)
         if failed:
             names = ", ".join(outcome.fleet.name for outcome in failed)
             raise UserError(
-                f"{len(failed)} of {counted(len(chosen), 'fleet')} failed: {names}; "
-                f"see log.txt in {self.out / 'runs'}, and try again with --resume"
+                f"{counted(len(failed), 'fleet')} failed: {names}; see log.txt in "
+                f"{self.out / 'runs'}, and try again with --resume"
             )
 
     def _estimated(self, todo: list["Fleet"]) -> list["Fleet"]:
@@ -145,7 +150,10 @@ def show_results(folder: Path, page: Path | None = None) -> None:
 
     rows = results.read(folder)
     made = tables.tables(rows)
-    written = [tables.write(made, folder / "tables")]
+    written = [
+        tables.write(made, folder / "tables"),
+        tables.write_cells(rows, folder / "tables" / "cells.csv"),
+    ]
     written += figures.write(rows, folder / "figures")
     name = folder.resolve().name
     written.append(pages.write(rows, name, page or folder / "report.html"))

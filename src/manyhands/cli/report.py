@@ -44,8 +44,10 @@ class Report:
                 f"{folder}: is a benchmark; expected it alone, got {len(self.runs)} "
                 "directories"
             )
-        if self.data is not None:
-            raise UserError("data: only for runs; a benchmark's results say it all")
+        if self.data is not None or self.reading != ReadOptions():
+            raise UserError(
+                "data and how to read it: only for runs; a benchmark's results say all"
+            )
         if self.out is not None and self.out.is_dir():
             raise UserError(f"{self.out}: expected a file to write to, got a directory")
         show_results(folder, self.out)

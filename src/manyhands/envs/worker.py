@@ -71,11 +71,12 @@ def main(ids: Sequence[str], first: int) -> None:
 
 
 def quiet() -> int:
-    """Leave Ctrl-C to the caller, and standard output to our answers.
+    """Leave Ctrl-C and SIGTERM to the caller, and standard output to our answers.
 
     Returns where to write them: what libraries print must not get between the bytes.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, signal.SIG_IGN)
     answer = os.dup(1)
     os.dup2(2, 1)
     return answer

@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,12 +12,13 @@ from manyhands.errors import UserError
 from manyhands.files import atomic_file, lock
 from manyhands.sweep import making
 from manyhands.sweep.continuing import PRESET, Held, look, placed
-from manyhands.sweep.plan import Fleet
+from manyhands.sweep.plan import Fleet, apart
 from manyhands.sweep.preset import Preset
 from manyhands.sweep.results import Results
 from manyhands.wording import counted
 
 ATTEMPTS = 2  # of every fleet, in one call
+LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -26,12 +28,13 @@ class Outcome:
     fleet: Fleet
     rows: list[dict[str, Any]] | None  # None: it failed
     error: str = ""
+    killed: bool = False  # by no error of its own
 
 
 class Engine(Protocol):
     def run(
         self, folder: Path, todo: list[Fleet], ready: making.Ready
-    ) -> Iterator[Outcome]:
+    ) -> Generator[Outcome, None, None]:
         """Every fleet once, in the order in which they end."""
         ...
 
@@ -52,7 +55,8 @@ def benchmark(
 ) -> list[Outcome]:
     """Run what is not done yet. Returns the fleets that failed, each at its last try.
 
-    A fleet that fails does not stop the others; it is tried again after them.
+    A fleet that fails does not stop the others; it is tried again after them, and if it
+    was an error of its own, every data set for itself.
 
     Args:
         prepare: what is to be done -> the same, in parts where one is too large.
@@ -62,12 +66,16 @@ def benchmark(
         raise UserError(
             f"{folder}: holds results already; --resume goes on with what is missing"
         )
-    held = look(folder, preset, only)
-    making.check(held.todo)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as claim:
+    here_before = (folder / LOCK).exists()
+    if not here_before:  # refused before anything is written
+        making.check(look(folder, preset, only).todo)
+        folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("w") as claim:
         if not lock(claim):
             raise UserError(f"{folder}: another benchmark is at work in it")
+        held = look(folder, preset, only)  # now that nobody else changes it
+        if here_before:
+            making.check(held.todo)
         return _run(preset, folder, engine, held, prepare, progress)
 
 
@@ -92,8 +100,11 @@ def _run(
     failed: list[Outcome] = []
     for _ in range(ATTEMPTS):
         failed = []
-        with making.Making(folder, todo) as data:
-            for outcome in engine.run(folder, todo, data.wait):
+        with (
+            making.Making(folder, todo) as data,
+            closing(engine.run(folder, todo, data.wait)) as outcomes,
+        ):
+            for outcome in outcomes:
                 name = outcome.fleet.name
                 if outcome.rows is None:
                     failed.append(outcome)
@@ -105,9 +116,11 @@ def _run(
                 seconds = outcome.rows[0]["fleet_seconds"]
                 words = f"{name}: {counted(len(outcome.rows), 'run')}, {seconds:.0f} s"
                 progress(done, many, words)
-        todo = [outcome.fleet for outcome in failed]
-        if not todo:
+        if not failed:
             break
+        again = [[one.fleet] if one.killed else apart(one.fleet) for one in failed]
+        many += sum(map(len, again)) - len(failed)
+        todo = placed(folder, [fleet for some in again for fleet in some])
     return failed
 
 

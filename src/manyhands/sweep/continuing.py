@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 from manyhands import datasets
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
+from manyhands.report.packing import strict
+from manyhands.sweep.configs import config_of
 from manyhands.sweep.making import place_of
 from manyhands.sweep.plan import Fleet, Key, fleets, missing, spelled_out
 from manyhands.sweep.preset import Entry, Preset
@@ -161,9 +163,30 @@ def _check_options(folder: Path, chosen: list[Fleet], rows: list[Row]) -> None:
             *_change(f"{whose}: preset", row["preset"], fleet.preset),
             *_of_options(whose, row["options"], fleet.options),
             *_change(f"{whose}: env", row.get("env"), fleet.env),
+            *_change(f"{whose}: episodes", row.get("episodes", 0), fleet.episodes),
+            *_of_versions(whose, row, fleet),
         ]
         for change in changes:
             raise _another(folder, change)
+
+
+def _of_versions(whose: str, row: Row, fleet: Fleet) -> Iterator[Change]:
+    """Defaults, which another version of this program may have changed. Results of
+    earlier ones do not say, and of options that one of them does not have nothing is
+    known."""
+    if "config" not in row:
+        return
+    yield from _change(f"{whose}: evaluations", row["evaluations"], fleet.evaluations)
+    now = strict(config_of(fleet, row["transitions"]))
+    yield from _shared(f"{whose}: ", row["config"], now)
+
+
+def _shared(place: str, was: Row, now: Row) -> Iterator[Change]:
+    for name in was.keys() & now.keys():
+        if isinstance(was[name], dict) and isinstance(now[name], dict):
+            yield from _shared(f"{place}{name}.", was[name], now[name])
+        else:
+            yield from _change(f"{place}{name}", was[name], now[name])
 
 
 # The data

@@ -150,7 +150,10 @@ class Counter:
                 together[key].append(row)
         for (label, seconds), rows in together.items():
             fleet = _fleet_of(rows)
-            counted = self.seconds(fleet)
+            try:
+                counted = self.seconds(fleet)
+            except UserError:  # its data is gone, or its options are an older version's
+                continue
             found[label][fleet.data, fleet.seeds, fleet.k] = seconds / counted
         return {k: float(np.median(list(v.values()))) for k, v in found.items()}
 

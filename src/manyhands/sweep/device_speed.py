@@ -1,8 +1,10 @@
 """How fast this device is, and how much memory a fleet may use on it."""
 
+import contextlib
 import math
 import os
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -19,6 +21,13 @@ CPU_SHARE = 0.5
 CPU_PRODUCT = 10e-6
 
 
+# Limits of Linux' control groups, of their second version and of their first.
+CONTAINER = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+
 class Speed(NamedTuple):
     device: str
     memory: float  # bytes that a fleet may use
@@ -30,14 +39,24 @@ class Speed(NamedTuple):
     def here(jobs: int) -> "Speed":
         device = environment()["device"]
         if jax.default_backend() == "cpu":
-            memory = math.inf
-            if hasattr(os, "sysconf"):  # not on Windows
-                memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / jobs
             rate = CPU_SHARE * matmul_rate()
+            memory = host_memory() / jobs
             return Speed(device, memory, rate, CPU_PRODUCT, together=False)
         stats = jax.devices()[0].memory_stats() or {}
         limit = float(stats.get("bytes_limit", math.inf))
         return Speed(device, limit, GPU_RATE, GPU_PRODUCT, together=True)
+
+
+def host_memory() -> float:
+    """Bytes of this machine, or of the container that we are in."""
+    found = [math.inf]
+    if hasattr(os, "sysconf"):  # not on Windows
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for path in CONTAINER:
+        # "max" where there is no limit; no such file where there are no such groups.
+        with contextlib.suppress(OSError, ValueError):
+            found.append(float(int(path.read_text())))
+    return min(found)
 
 
 def matmul_rate() -> float:

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+UNITS = {
+    "relative": "relative return",
+    "normalized": "normalised score",
+    "return_mean": "return",
+}
 COLUMNS = 4  # of histograms
 HETEROGENEOUS = re.compile(r"(?:zoo:)?(\w+)-heterogeneous-(\d+)")
 
@@ -46,7 +51,8 @@ def heterogeneous(rows: list[dict[str, Any]]) -> "Figure | None":
         axis.set_xticks(sorted(sets))
         axis.set_title(task)
         axis.set_xlabel("agents that made the data")
-    axes[0].set_ylabel("relative return")
+    units = {scores.units[data] for sets in found.values() for data in sets.values()}
+    axes[0].set_ylabel(" or ".join(sorted(UNITS[one] for one in units)))
     lines = axes[-1].get_legend_handles_labels()
     figure.legend(*lines, fontsize=7, loc="outside right center")
     return figure

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,15 +26,18 @@ PATIENCE = 120.0  # seconds, for an earlier attempt to end
 class Local:
     jobs: int = 1
 
-    def run(self, folder: Path, todo: list[Fleet], ready: Ready) -> Iterator[Outcome]:
+    def run(
+        self, folder: Path, todo: list[Fleet], ready: Ready
+    ) -> Generator[Outcome, None, None]:
         given, workers = environ(self.jobs), max(1, cores() // self.jobs)
+        live: set[subprocess.Popen] = set()
 
         def one(fleet: Fleet) -> Outcome:
             try:
                 ready(fleet)
-            except UserError as error:
+                return run_process(folder, fleet, given, workers, live)
+            except (UserError, OSError) as error:
                 return Outcome(fleet, None, str(error))
-            return run_process(folder, fleet, given, workers)
 
         with ThreadPoolExecutor(self.jobs) as pool:
             try:
@@ -42,6 +45,8 @@ class Local:
                     yield ended.result()
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
+                for process in list(live):  # each at the end of its chunk
+                    process.terminate()
                 raise
 
 
@@ -58,11 +63,13 @@ def run_process(
     fleet: Fleet,
     environ: dict[str, str] | None = None,
     workers: int | None = None,
+    live: set[subprocess.Popen] | None = None,
 ) -> Outcome:
     """Run a fleet in a process of its own, which ends when this one does.
 
     Args:
         workers: processes for its evaluations; as many as there are cores if None.
+        live: holds the process for as long as it runs, so that others may end it.
     """
     place = folder / "runs" / fleet.name
     place.mkdir(parents=True, exist_ok=True)
@@ -86,6 +93,8 @@ def run_process(
             env=environ,
         )
         assert process.stdin is not None
+        live = set() if live is None else live
+        live.add(process)
         try:
             process.stdin.write(fleet.to_json() + "\n")
             process.stdin.flush()
@@ -94,12 +103,15 @@ def run_process(
             process.kill()
             raise
         finally:
+            live.discard(process)
             process.stdin.close()
             process.wait()
     if code:
         lines = (place / "log.txt").read_text(errors="replace").splitlines()
         last = next((line for line in reversed(lines) if line.strip()), "no message")
-        return Outcome(fleet, None, last if code > 0 else f"killed by signal {-code}")
+        if code > 0:
+            return Outcome(fleet, None, last)
+        return Outcome(fleet, None, f"killed by signal {-code}", killed=True)
     return Outcome(fleet, json.loads((place / "rows.json").read_text()))
 
 

@@ -12,19 +12,26 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from manyhands import datasets
 from manyhands.errors import UserError
-from manyhands.files import sweep
+from manyhands.files import atomic_file, sweep
 from manyhands.sweep.plan import Fleet, safe
 
 
 def data_file(folder: Path, data: str) -> Path:
     return folder / "data" / f"{safe(data)}.npz"
+
+
+def _trouble(folder: Path, data: str) -> Path:
+    """Why one could not be made; there from the beginning, as nobody else would say
+    that its maker was killed."""
+    return folder / "data" / f"{safe(data)}.error"
 
 
 def made_here(data: str) -> bool:
@@ -37,30 +44,57 @@ def place_of(folder: Path, data: str) -> str | Path:
 
 
 def check(fleets: list[Fleet]) -> None:
-    """Complain of unknown names, files that cannot be read, and environments that
-    cannot be made, before anything is written."""
-    from manyhands.algos import arenas  # JAX, which makers of data do without
+    """Complain of unknown names, files that cannot be read, more behaviors than there
+    are trajectories, and environments that cannot be made or are others, before
+    anything is written."""
+    # JAX, which makers of data do without.
+    from manyhands.algos import arenas
+    from manyhands.behavior.fit import check_k
 
-    envs: dict[str, str | None] = {}
-    there: set[str] = set()
+    sizes: dict[str, Sizes] = {}
+    spaces: dict[str, Any] = {}
     for fleet in fleets:
         for data in fleet.data:
             if made_here(data):
                 datasets.usual_size(data.partition(":")[2])
                 continue
-            if data not in envs:
-                envs[data] = datasets.load(data).env_id
+            if data not in sizes:
+                sizes[data] = _look(data)
+            about = sizes[data]
+            for k in fleet.k:
+                _told_where(data, check_k, k, about.trajectories)
             if not fleet.episodes:
                 continue
-            env = fleet.env or arenas.today(envs[data] or "")
+            env = fleet.env or arenas.today(about.env or "")
             if not env:
                 raise UserError(
                     f"{data}: expected an environment's id to evaluate in, got none: "
                     "add env = ... to the preset, or episodes = 0"
                 )
-            if env not in there:
-                arenas.spaces_of(env)
-                there.add(env)
+            if env not in spaces:
+                spaces[env] = arenas.spaces_of(env)
+            mine = about.observations, about.actions
+            _told_where(data, arenas.check_sizes, env, spaces[env], *mine)
+
+
+class Sizes(NamedTuple):
+    observations: int
+    actions: int
+    trajectories: int
+    env: str | None
+
+
+def _look(data: str) -> Sizes:
+    found = datasets.load(data)
+    sizes = found.observation_size, found.action_size
+    return Sizes(*sizes, len(found), found.env_id)
+
+
+def _told_where(data: str, check: Callable[..., None], *given: Any) -> None:
+    try:
+        check(*given)
+    except UserError as error:
+        raise UserError(f"{data}: {error}") from None
 
 
 class Making(AbstractContextManager):
@@ -79,6 +113,12 @@ class Making(AbstractContextManager):
             return
         (folder / "data").mkdir(parents=True, exist_ok=True)
         sweep(folder / "data")
+        # What its maker has failed at comes last: it may be killed by it again.
+        needed = dict(
+            sorted(needed.items(), key=lambda one: _trouble(folder, one[0]).exists())
+        )
+        for data in needed:
+            _trouble(folder, data).unlink(missing_ok=True)
         self.log = folder / "data" / "log.txt"
         # A GPU is for those who learn.
         alone = {**os.environ, "JAX_PLATFORMS": "cpu"}
@@ -101,16 +141,14 @@ class Making(AbstractContextManager):
         """Until all of its data is there."""
         for data in fleet.data:
             while made_here(data) and not data_file(self.folder, data).exists():
-                if self.process is None or self.process.poll() is not None:
-                    # It may have ended in between.
-                    if data_file(self.folder, data).exists():
-                        break
-                    raise UserError(f"{data}: could not be made: {self._last_words()}")
+                ended = self.process is None or self.process.poll() is not None
+                trouble = _trouble(self.folder, data)
+                words = trouble.read_text() if trouble.exists() else ""
+                # It may have been made in between.
+                if (ended or words) and not data_file(self.folder, data).exists():
+                    words = words or "the process that makes data was killed"
+                    raise UserError(f"{data}: could not be made: {words}")
                 time.sleep(0.1)
-
-    def _last_words(self) -> str:
-        lines = self.log.read_text(errors="replace").splitlines()
-        return next((line for line in reversed(lines) if line.strip()), "no message")
 
     def __exit__(self, *error: Any) -> None:
         if self.process:
@@ -138,8 +176,18 @@ def main() -> None:
     end_with_the_caller()
     takes: dict = {}
     for data, transitions in needed:
-        made = datasets.make(data.partition(":")[2], transitions, takes=takes)
-        datasets.save(made, data_file(folder, data))
+        trouble = _trouble(folder, data)
+        trouble.touch()
+        try:
+            made = datasets.make(data.partition(":")[2], transitions, takes=takes)
+            datasets.save(made, data_file(folder, data))
+        except Exception as error:  # of this one; there are others
+            traceback.print_exc()
+            words = str(error) or type(error).__name__
+            with atomic_file(trouble) as temporary:
+                temporary.write_text(words)
+        else:
+            trouble.unlink()
 
 
 if __name__ == "__main__":

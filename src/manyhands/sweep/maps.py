@@ -78,9 +78,12 @@ def place(W: np.ndarray, E: np.ndarray, percentile: np.ndarray) -> dict[str, Any
     }
 
 
-def with_policy(model: Any, percentile: np.ndarray) -> dict[str, Any]:
-    """The plane of a policy that has a place among behaviors, with the policy in it."""
+def with_policy(model: Any, percentile: np.ndarray) -> dict[str, Any] | None:
+    """The plane of a policy that has a place among behaviors, with the policy in it;
+    None where learning has diverged."""
     W, E, e_pi = (_unit(np.asarray(x)) for x in (model.W, model.E, model.e_pi[None]))
+    if not all(np.isfinite(x).all() for x in (W, E, e_pi)):
+        return None
     found = place(W, np.concatenate([E, e_pi]), percentile)
     x, y = found["behaviors"]
     return found | {"behaviors": [x[:-1], y[:-1]], "policy": [x[-1:], y[-1:]]}
@@ -105,13 +108,16 @@ class Points:
             }
 
     def add(self, step: int, maps: dict[int, Any]) -> None:
-        self.by_step[step] = maps
+        """None is no map: that replica has diverged."""
+        self.by_step[step] = {r: one for r, one in maps.items() if one is not None}
         with atomic_file(self.file) as temporary:
             temporary.write_text(json.dumps(self.by_step))
 
     def few(self, r: int, end: int) -> list[dict[str, Any]]:
         """A replica's, before the end."""
-        before = [step for step in self.by_step if step < end]
+        before = [
+            step for step, maps in self.by_step.items() if step < end and r in maps
+        ]
         return [{"step": step, **self.by_step[step][r]} for step in spread(before, end)]
 
 
@@ -137,14 +143,15 @@ class Fitting:
         with safe_open(self.checkpoint, "numpy") as file:
             step = json.loads(file.get_tensor("about").tobytes().decode())["step"]
             W, E, active = map(file.get_tensor, (".best.W", ".best.E", ".active"))
-        maps = {
+        maps = {}
+        for r, own in self.percentile.items():
             # The rows of W beyond its trajectories are padding.
-            r: place(_unit(W[r][: len(own)]), _unit(E[r][active[r]]), own)
-            for r, own in self.percentile.items()
-        }
+            rows, centers = _unit(W[r][: len(own)]), _unit(E[r][active[r]])
+            finite = np.isfinite(rows).all() and np.isfinite(centers).all()
+            maps[r] = place(rows, centers, own) if finite else None
         self.points.add(step, maps)
 
-    def maps(self, r: int, behavior: Behavior) -> dict[str, Any]:
+    def maps(self, r: int, behavior: Behavior) -> dict[str, Any] | None:
         """Of one of these replicas: a few along training, and the last."""
         stages = schedule.plan("vq", behavior.options)
         end, coded = stages[-1].end, stages[-1].first
@@ -154,6 +161,8 @@ class Fitting:
             for one in self.points.few(r, end)
         ]
         W, E = (_unit(np.asarray(x)) for x in (behavior.model.W, behavior.model.E))
+        if not (np.isfinite(W).all() and np.isfinite(E).all()):
+            return None
         own = self.percentile[r]
         shown = chosen(len(own))
         return {
@@ -181,7 +190,8 @@ class Learning:
         if not hasattr(model, "e_pi"):
             return {}
         last = with_policy(model, self.percentile[r])
-        return {"learning": self.points.few(r, end), "learnt": last}
+        learnt = {} if last is None else {"learnt": last}
+        return {"learning": self.points.few(r, end)} | learnt
 
 
 def spread(steps: list[int], end: int) -> list[int]:

@@ -1,5 +1,6 @@
 """A benchmark as one HTML page, from its results alone."""
 
+import math
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from manyhands.report.one_file import filled
 from manyhands.report.packing import strict
 from manyhands.sweep.figures import HETEROGENEOUS
 from manyhands.sweep.making import made_here
-from manyhands.sweep.scores import Scores, measure, natural, together
+from manyhands.sweep.scores import Scores, diverged, evaluated, natural, together
 
 SCRIPTS = ("scores.js", "one_data_set.js", "benchmark.js")
 DIGITS = 5  # of a number on the page
@@ -26,19 +27,15 @@ def payload(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
     scores = Scores(rows)
     data = sorted({row["data"] for row in rows}, key=natural)
     labels = sorted({row["label"] for row in rows}, key=natural)
-    units = {one: measure(one, scores.rows) for one in data if one in scores.data}
     return {
         "name": name,
         "labels": labels,
         "ks": {label: scores.ks(label) for label in labels},
         "data": [
-            _data(one, rows, units.get(one)) | {"name": shown}
+            _data(one, rows, scores.units.get(one)) | {"name": shown}
             for one, shown in zip(data, short_names(data))
         ],
-        "runs": [
-            _run(row, data, labels, units.get(row["data"]))
-            for row in sorted(rows, key=_place)
-        ],
+        "runs": [_run(row, data, labels, scores) for row in sorted(rows, key=_place)],
         "together": [found._asdict() for found in together(scores)],
         "fleets": _fleets(rows, dict(zip(data, short_names(data)))),
     }
@@ -74,34 +71,43 @@ def _data(name: str, rows: list[dict[str, Any]], units: str | None) -> dict[str,
 
 
 def _run(
-    row: dict[str, Any], data: list[str], labels: list[str], units: str | None
+    row: dict[str, Any], data: list[str], labels: list[str], scores: Scores
 ) -> dict[str, Any]:
-    end = row["timing"]["updates"]
-    curve = [
-        [step, _short(_in_units(row, units, plain, relative))]
+    end, units = row["timing"]["updates"], scores.units.get(row["data"])
+    score = scores.score(row) if evaluated(row) else None
+    along = [
+        (step, _in_units(row, units, plain, relative))
         for step, plain, relative in row["curve"]
     ]
-    score = row[units] if units else None
+    curve = [
+        [step, float(f"{value:.{DIGITS}g}")]
+        for step, value in along
+        if value is not None and math.isfinite(value)
+    ]
+    if score is not None and math.isfinite(score):
+        curve.append([end, score])
     return {
         "data": data.index(row["data"]),
         "label": labels.index(row["label"]),
         "k": row["k"],
         "seed": row["seed"],
         "score": score,
+        "diverged": diverged(row),
         "return": row["return_mean"],
-        "return_std": row["return_std"],
-        "episodes": row["episodes"],
+        # Earlier versions did not write them without evaluation.
+        "return_std": row.get("return_std"),
+        "episodes": row.get("episodes", 0),
         "codes_used": row["codes_used"],
         "ari": row["ari"],
         "updates": end,
         "per_second": row["timing"]["updates_per_second"],
-        "curve": [point for point in [*curve, [end, score]] if point[1] is not None],
+        "curve": curve,
         "maps": row.get("maps"),
     }
 
 
 def _in_units(
-    row: dict[str, Any], units: str | None, plain: float, relative: float | None
+    row: dict[str, Any], units: str | None, plain: float | None, relative: float | None
 ) -> float | None:
     """A return along the way, in the units of the last one."""
     if units == "return_mean":
@@ -109,10 +115,6 @@ def _in_units(
     if units is None or relative is None:
         return None
     return relative if units == "relative" else relative * row["behaviors"]
-
-
-def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.{DIGITS}g}")
 
 
 def _fleets(rows: list[dict[str, Any]], names: dict[str, str]) -> list[dict[str, Any]]:

@@ -142,6 +142,11 @@ def joined(
     return [found[number] for number in sorted(found)]
 
 
+def apart(fleet: Fleet) -> list[Fleet]:
+    """For every data set one."""
+    return [replace(fleet, data=(data,)) for data in fleet.data]
+
+
 def parts(fleet: Fleet, fits: Callable[[Fleet], bool]) -> list[Fleet]:
     """The fleet itself, or else parts that fit: with fewer data sets, then with fewer
     seeds, then with one K at a time; none at all, if a single run does not. (Replicas

@@ -9,7 +9,7 @@ import contextlib
 import os
 import socket
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,7 +53,9 @@ class Ray:
             raise UserError(f"cpus per fleet: expected at least 1, got {cpus}")
         _ray()  # absent: say so before anything is written
 
-    def run(self, folder: Path, todo: list[Fleet], ready: Ready) -> Iterator[Outcome]:
+    def run(
+        self, folder: Path, todo: list[Fleet], ready: Ready
+    ) -> Generator[Outcome, None, None]:
         if not todo:
             return
         ray = _ray()
@@ -133,7 +135,7 @@ def _outcome(ray: Any, ended: Any, fleet: Fleet) -> Outcome:
         # What a task raised ends with its error; Ray's own begin with it.
         raised = isinstance(error, ray.exceptions.RayTaskError)
         words = lines[-1 if raised else 0] if lines else type(error).__name__
-        return Outcome(fleet, None, words)
+        return Outcome(fleet, None, words, killed=not raised)
 
 
 @contextlib.contextmanager

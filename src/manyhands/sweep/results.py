@@ -39,10 +39,11 @@ class Results:
 
     def add(self, rows: Iterable[dict[str, Any]]) -> None:
         """Those that are not there yet, in one write."""
-        there = self.keys()
-        fresh = _lines(row for row in rows if Key.of(row) not in there)
+        fresh = {Key.of(row): row for row in rows}
+        for key in self.keys():
+            fresh.pop(key, None)
         with self.path.open("a") as file:
-            file.write(fresh)
+            file.write(_lines(fresh.values()))
             file.flush()
             os.fsync(file.fileno())
 

@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from manyhands import datasets
-from manyhands.algos.policy import Policy
+from manyhands.algos import arenas
+from manyhands.algos.policy import Policy, load_policy
 from manyhands.algos.registry import algorithm
 from manyhands.algos.train import train
 from manyhands.behavior.estimate import Behavior
 from manyhands.behavior.fit import fit
 from manyhands.data.trajectories import Trajectories
 from manyhands.files import atomic_file
+from manyhands.report.packing import strict
 from manyhands.runs import Run, environment
+from manyhands.sweep.configs import config_of, options_of
 from manyhands.sweep.making import end_with_the_caller, place_of
 from manyhands.sweep.maps import Fitting, Learning, histogram, quality
 from manyhands.sweep.plan import Fleet, Key
@@ -38,20 +41,24 @@ def run(folder: Path, fleet: Fleet, workers: int | None = None) -> list[dict[str
     shown = _shown(fleet, sets)
     found, maps = _behaviors(fleet, sets, place, shown) if fleet.k else (None, {})
     learning = Learning(shown, place / "maps_learning.json")
-    policies = train(
-        _one_or_all(sets),
-        fleet.algo,
-        behavior=found,
-        seed=list(fleet.seeds),
-        preset=fleet.preset,
-        env=fleet.env,
-        episodes=fleet.episodes,
-        evaluations=fleet.evaluations,
-        workers=workers,
-        out=place,
-        inspect=learning,
-        **fleet.options,
-    )
+    if (place / "summary.json").exists():
+        # The attempt before ended behind the last update.
+        policies = [load_policy(one) for one in Run(place).replicas(len(fleet.keys))]
+    else:
+        policies = train(
+            _one_or_all(sets),
+            fleet.algo,
+            behavior=found,
+            seed=list(fleet.seeds),
+            preset=fleet.preset,
+            env=_env(fleet, sets),
+            episodes=fleet.episodes,
+            evaluations=fleet.evaluations,
+            workers=workers,
+            out=place,
+            inspect=learning,
+            **fleet.options,
+        )
     metrics = Run(place).metrics()
     each = len(policies) // len(sets)
     about = [
@@ -69,6 +76,14 @@ def run(folder: Path, fleet: Fleet, workers: int | None = None) -> list[dict[str
     took = {"fleet_seconds": seconds, "fleet_resumed": resumed}
     # On a GPU the number of replicas may decide how products are computed.
     return [row | took | {"together": len(rows)} for row in rows]
+
+
+def _env(fleet: Fleet, sets: list[Trajectories]) -> str | None:
+    """Named, so that one that cannot be used is an error: a run that was not evaluated
+    would count as finished. Several data sets may have several."""
+    if fleet.env or not fleet.episodes or len(sets) > 1:
+        return fleet.env
+    return arenas.today(sets[0].env_id or "") or None
 
 
 def _one_or_all(sets: list[Trajectories]) -> Any:
@@ -98,24 +113,20 @@ def _behaviors(
     done, many = place / "behavior", len(fleet.keys)
     along = Fitting(done, shown, place / "maps.json")
     if (done / "summary.json").exists():
-        places = [done / f"replica-{r}" for r in range(many)] if many > 1 else [done]
-        found = [Behavior.load(one) for one in places]
+        found = [Behavior.load(one) for one in Run(done).replicas(many)]
     else:
-        options = learner.presets[fleet.preset]
-        changes = learner.first_changes(
-            type(options)(**vars(options) | fleet.options)  # as `train` would
-        )
         found = fit(
             _one_or_all(sets),
             k=list(fleet.k),
             seed=list(fleet.seeds),
-            preset=fleet.preset,
+            preset=learner.preset_first(fleet.preset),
             out=done,
             checkpoint_seconds=MAP_SECONDS,
             progress=along,
-            **changes,
+            **learner.first_changes(options_of(fleet)),  # as `train` would
         )
-    return found, {r: along.maps(r, found[r]) for r in shown}
+    maps = {r: along.maps(r, found[r]) for r in shown}
+    return found, {r: one for r, one in maps.items() if one is not None}
 
 
 def _row(
@@ -125,12 +136,13 @@ def _row(
     policy: Policy,
     metrics: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    about = dict(policy.summary["policy"])
+    about: dict[str, Any] = {"return_std": None, "episodes": 0, "returns": []}
+    about |= policy.summary["policy"]
     about.pop("algo")
+    along = [m for m in metrics if "evaluation/return_mean" in m]
     curve = [
         [m["step"], m["evaluation/return_mean"], m["evaluation/relative"]]
-        for m in metrics
-        if "evaluation/return_mean" in m
+        for m in along
     ]
     return {
         "data": key.data,
@@ -140,9 +152,12 @@ def _row(
         "algo": fleet.algo,
         "preset": fleet.preset,
         "options": fleet.options,
+        "config": config_of(fleet, data.transitions),
         "env": fleet.env,
+        "evaluations": fleet.evaluations,
         "behaviors": policy.summary["behaviors"],
         "curve": curve,
+        "curve_returns": [m["evaluation/returns"] for m in along],
         "codes_used": policy.summary.get("behavior", {}).get("codes_used"),
         "ari": policy.summary.get("behavior", {}).get("ari"),
         "transitions": data.transitions,
@@ -160,7 +175,7 @@ def main() -> None:
     end_with_the_caller()
     rows = run(folder, fleet, workers)
     with atomic_file(folder / "runs" / fleet.name / "rows.json") as temporary:
-        temporary.write_text(json.dumps(rows))
+        temporary.write_text(json.dumps(strict(rows)))
 
 
 if __name__ == "__main__":

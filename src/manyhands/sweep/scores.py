@@ -16,6 +16,17 @@ def natural(name: str) -> list[str | int]:
     return [int(part) if part.isdecimal() else part for part in parts]
 
 
+def evaluated(row: dict[str, Any]) -> bool:
+    return row["return_mean"] is not None or diverged(row)
+
+
+def diverged(row: dict[str, Any]) -> bool:
+    """Played, and its return is no number."""
+    value = row["return_mean"]
+    played = value is None and bool(row.get("returns"))
+    return played or (value is not None and not np.isfinite(value))
+
+
 class Scores:
     """Results by data set and algorithm."""
 
@@ -23,13 +34,18 @@ class Scores:
         _check_data(rows)
         # Not as they came: which fleet ends first is chance.
         rows = sorted(rows, key=lambda row: row["seed"])
-        self.rows = [row for row in rows if row["return_mean"] is not None]
+        self.rows = [row for row in rows if evaluated(row)]
         self.data = sorted({row["data"] for row in self.rows}, key=natural)
+        self.units = {data: measure(data, self.rows) for data in self.data}
         self.labels = sorted({row["label"] for row in self.rows}, key=natural)
         self._found: dict[tuple, list[float]] = defaultdict(list)
         for row in self.rows:
             key = row["data"], row["label"], row["k"]
-            self._found[key].append(row[measure(row["data"], self.rows)])
+            self._found[key].append(self.score(row))
+
+    def score(self, row: dict[str, Any]) -> float:
+        """Minus infinity where it has diverged."""
+        return -np.inf if diverged(row) else row[self.units[row["data"]]]
 
     def of(self, data: str, label: str, k: str | None) -> np.ndarray:
         return np.array(self._found.get((data, label, k), []))
@@ -64,7 +80,7 @@ def _check_data(rows: list[dict[str, Any]]) -> None:
 def measure(data: str, rows: list[dict[str, Any]]) -> str:
     """Relative returns where several agents made the data, as in the paper; else
     normalised ones; else, without a reference, plain ones."""
-    mine = [row for row in rows if row["data"] == data]
+    mine = [row for row in rows if row["data"] == data and not diverged(row)]
     names = ["normalized", "return_mean"]
     if "heterogeneous" in data:
         names.insert(0, "relative")
@@ -86,7 +102,7 @@ def together(scores: Scores) -> list[Together]:
     compared would seem better than it is."""
     made = []
     for kind in ("relative", "normalized"):
-        mine = [d for d in scores.data if measure(d, scores.rows) == kind]
+        mine = [data for data in scores.data if scores.units[data] == kind]
         runs = {
             f"{label} (K = {k})" if len(scores.ks(label)) > 1 else label: [
                 scores.of(data, label, k) for data in mine

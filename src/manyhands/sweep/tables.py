@@ -2,6 +2,8 @@
 
 import csv
 import io
+import itertools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyhands.files import atomic_file
-from manyhands.sweep.scores import Scores, measure, together
+from manyhands.sweep.scores import Scores, together
 from manyhands.sweep.statistics import Interval
 from manyhands.wording import counted
 
+OURS = re.compile(r"(main|data|sources|varying-k-.+|together-.+)\.(md|csv|tex)")
 UNITS = "normalised, or plain where nobody has fixed a reference"
 
 
@@ -42,9 +45,7 @@ class Table(NamedTuple):
         ]
 
     def csv(self) -> str:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([self.columns, *self.rows])
-        return text.getvalue()
+        return _csv([self.columns, *self.rows])
 
     def latex(self) -> str:
         lines = [
@@ -93,8 +94,13 @@ def _digits(value: float) -> int:
 def _cell(runs: np.ndarray) -> str:
     if not len(runs):
         return ""
+    lost = int((~np.isfinite(runs)).sum())
+    if lost:
+        return f"{lost} of {len(runs)} diverged"
     digits = _digits(runs.mean())
-    return f"{runs.mean():.{digits}f} ± {runs.std():.{digits}f}"
+    # A single run has no deviation.
+    spread = f" ± {runs.std():.{digits}f}" if len(runs) > 1 else ""
+    return f"{runs.mean():.{digits}f}{spread}"
 
 
 def _highest(runs: list[list[np.ndarray]]) -> frozenset[tuple[int, int]]:
@@ -103,8 +109,9 @@ def _highest(runs: list[list[np.ndarray]]) -> frozenset[tuple[int, int]]:
     found = set()
     for r, row in enumerate(runs):
         means = {c + 1: one.mean() for c, one in enumerate(row) if len(one)}
-        if len(means) > 1:
-            found.add((r, max(means, key=lambda c: means[c])))
+        best = max(means, key=lambda c: means[c], default=0)
+        if len(means) > 1 and np.isfinite(means[best]):
+            found.add((r, best))
     return frozenset(found)
 
 
@@ -147,7 +154,7 @@ def _data(scores: Scores) -> Table:
         sizes = [f"{about[what]:,}" for what in ("trajectories", "transitions")]
         # Results of earlier versions do not have all of these.
         means = [_mean(about.get(what)) for what in ("data_score", "behaviors")]
-        what = measure(data, scores.rows).removesuffix("_mean")
+        what = scores.units[data].removesuffix("_mean")
         rows.append([data, *sizes, *means, what])
     columns = ["trajectories", "transitions", "mean return", "behaviors' score"]
     caption = f"Data sets; returns are {UNITS}"
@@ -197,18 +204,52 @@ def _together(scores: Scores) -> list[Table]:
 
 
 def _interval(found: Interval) -> str:
+    if found.low is None:
+        return f"{found.value:.2f}"
     return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
 def write(made: list[Table], folder: Path) -> Path:
     """In three formats each, and one page with all of them."""
     forms = {"md": Table.markdown, "csv": Table.csv, "tex": Table.latex}
-    for table in made:
-        for suffix, form in forms.items():
-            _write(folder / f"{table.name}.{suffix}", form(table))
+    files = {
+        f"{table.name}.{suffix}": form(table)
+        for table in made
+        for suffix, form in forms.items()
+    }
+    for path in folder.iterdir() if folder.is_dir() else []:
+        # Of results that are others now.
+        if path.name not in files and OURS.fullmatch(path.name):
+            path.unlink()
+    for name, text in files.items():
+        _write(folder / name, text)
     page = folder / "tables.md"
     _write(page, "# Results\n\n" + "\n".join(table.markdown() for table in made))
     return page
+
+
+def write_cells(rows: list[dict[str, Any]], path: Path) -> Path:
+    """For other programs: a line for every cell, numbers in full."""
+    scores = Scores(rows)
+    lines = [["data", "algorithm", "k", "units", "runs", "diverged", "mean", "std"]]
+    for data, label in itertools.product(scores.data, scores.labels):
+        for k in scores.ks(label):
+            runs = scores.of(data, label, k)
+            if not len(runs):
+                continue
+            lost = int((~np.isfinite(runs)).sum())
+            numbers = ["", ""] if lost else [float(runs.mean()), float(runs.std())]
+            units = scores.units[data].removesuffix("_mean")
+            counts = [len(runs), lost]
+            lines.append([data, label, k or "", units, *map(str, counts + numbers)])
+    _write(path, _csv(lines))
+    return path
+
+
+def _csv(lines: list[list[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()
 
 
 def _write(path: Path, text: str) -> None:

@@ -25,7 +25,7 @@ function agentsSection() {
   const drawn = [...tasks].filter(([, sets]) => sets.length > 1);
   if (!drawn.length) return null;
   const linesOf = (sets) => DATA.labels.map((label, l) => {
-    const found = sets.map(([agents, d]) => [agents, cellOf(d, l, null).scores]).filter(([, scores]) => scores.length).sort((a, b) => a[0] - b[0]);
+    const found = sets.map(([agents, d]) => [agents, cellOf(d, l, null).scores]).filter(([, scores]) => scores.length && scores.every(known)).sort((a, b) => a[0] - b[0]);
     return { label: DATA.ks[label].length > 1 ? `${label}, best K` : label, color: color(l), shape: shape(l), dash: dash(l),
       points: found.map(([agents, scores]) => [agents, meanOf(scores)]), band: found.map(([agents, s]) => [agents, meanOf(s) - deviation(s), meanOf(s) + deviation(s)]) };
   }).filter((line) => line.points.length);
@@ -100,7 +100,7 @@ function costSection() {
 }
 
 function render() {
-  const devices = [...new Set(DATA.fleets.map((f) => f.device))].join(", "), evaluated = DATA.runs.some((r) => known(r.score));
+  const devices = [...new Set(DATA.fleets.map((f) => f.device))].join(", "), evaluated = DATA.runs.some((r) => r.score !== null);
   layOut({
     title: `${DATA.name}: results`,
     lead: `${DATA.labels.join(", ")} on ${DATA.data.length === 1 ? DATA.data[0].name : plural(DATA.data.length, "data set")}; ${devices}.`,

@@ -112,7 +112,7 @@ function dotChart({ rows, x = {}, width, values = 66, label }) {
       node.append(svg("line", { x1: sx(row.low), x2: sx(row.high), y1: place, y2: place, stroke: row.color, "stroke-width": 3, opacity: 0.45 }));
     if (known(row.value))
       node.append(svg("path", { class: "shape", d: outline(row.shape || "circle", 6), fill: row.color, transform: `translate(${sx(row.value)},${place})` }));
-    node.append(text(right + 8, place + 4, row.text || short(row.value), { "data-value": row.value }));
+    node.append(text(right + 8, place + 4, row.text || short(row.value), { "data-value": known(row.value) ? row.value : null }));
   });
   if (x.label) node.append(text((left + right) / 2, height - 4, x.label, { "text-anchor": "middle" }));
   return node;

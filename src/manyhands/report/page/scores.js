@@ -6,9 +6,15 @@ const meanOf = (values) => values.reduce((a, b) => a + b, 0) / values.length;
 const deviation = (values) => Math.sqrt(meanOf(values.map((v) => (v - meanOf(values)) ** 2)));
 // Two digits behind the point, one where there are two before it, as in the tables on disk.
 const digits = (x) => (Math.abs(x) >= 10 ? 1 : 2);
-const plusMinus = (values) => `${fixed(meanOf(values), digits(meanOf(values)))} \u00b1 ${fixed(deviation(values), digits(meanOf(values)))}`;
-
-const runsOf = (data, label, k) => DATA.runs.filter((r) => r.data === data && r.label === label && r.k === k && known(r.score));
+// A run that has diverged is worse than all others; one alone has no deviation.
+DATA.runs.forEach((r) => { if (r.diverged) r.score = -Infinity; });
+const plusMinus = (values) => {
+  const lost = values.filter((v) => v === -Infinity).length;
+  if (lost) return `${lost} of ${values.length} diverged`;
+  const mean = fixed(meanOf(values), digits(meanOf(values)));
+  return values.length > 1 ? `${mean} \u00b1 ${fixed(deviation(values), digits(meanOf(values)))}` : mean;
+};
+const runsOf = (data, label, k) => DATA.runs.filter((r) => r.data === data && r.label === label && r.k === k && r.score !== null);
 
 // The runs of a cell: where the learner was run with several K, of one or (null) of the best.
 function cellOf(data, label, wanted) {
@@ -40,12 +46,12 @@ function scoreFigure() {
   const seeds = [...new Set(rows.flatMap((row) => row.cells.map((c) => c.runs.length)).filter(Boolean))].sort((a, b) => a - b);
   const line = ({ data, d, cells }) => {
     const means = cells.map((c) => (c.scores.length ? meanOf(c.scores) : null)), [low, high] = range(means);
-    const most = Math.max(...means.filter(known)), others = means.filter(known).length > 1;
+    const most = Math.max(...means.filter(known)), others = means.filter((m) => m !== null).length > 1;
     const choose = el("button", { type: "button", class: "link", "aria-pressed": String(d === page.data), onclick: () => { pickData(d); byId("one").scrollIntoView(); } }, data.name);
     return el("tr", {}, el("th", { scope: "row" }, choose), cells.map((cell, l) => {
       if (!cell.scores.length) return el("td", {}, "");
-      const shade = others ? Math.max(0, (means[l] - low) / (high - low)) : 0, best = others && means[l] === most;
-      return el("td", { style: `background-color: rgb(0 114 178 / ${(0.42 * shade).toFixed(2)})`, title: `seeds ${cell.runs.map((r) => r.seed).join(", ")}: ${cell.scores.map((s) => short(Number(s.toPrecision(4)))).join(", ")}` },
+      const shade = others && known(means[l]) ? Math.max(0, (means[l] - low) / (high - low)) : 0, best = others && means[l] === most;
+      return el("td", { style: `background-color: rgb(0 114 178 / ${(0.42 * shade).toFixed(2)})`, title: `seeds ${cell.runs.map((r) => r.seed).join(", ")}: ${cell.scores.map((s) => (known(s) ? short(Number(s.toPrecision(4))) : "diverged")).join(", ")}` },
         el(best ? "b" : "span", {}, plusMinus(cell.scores)), cell.several && page.k === null ? el("small", {}, ` K = ${cell.k}`) : null);
     }));
   };
