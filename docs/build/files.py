@@ -1,4 +1,5 @@
-"""One small data set in every format, and the report of a fit to it.
+"""One small data set in every format, the report of a fit to it, and that of a
+benchmark.
 
 Usage: python docs/build/files.py FOLDER   (a minute on two cores)
 """
@@ -9,8 +10,10 @@ import tempfile
 from pathlib import Path
 
 import manyhands as mh
+from manyhands.sweep import page, results
 
 STEPS = 2000
+RESULTS = Path(__file__).parents[2] / "results"
 # By name of the file to download: where `mh.save` writes it.
 FORMATS = {
     "fork-3.npz": "npz:fork-3.npz",
@@ -34,6 +37,8 @@ def make(folder: Path, transitions: int = 6000, steps: int = STEPS) -> None:
         run = Path(scratch) / "fork-3"
         mh.fit(data, k="auto", steps=steps, out=run, compare=True)
         mh.write_report(run, folder / "report.html", data)
+    name = "heterogeneous"
+    page.write(results.read(RESULTS / name), name, folder / "benchmark.html")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Files that are either whole or absent."""
+"""Files that are either whole or absent, and JSON that all programs can read."""
 
 import errno
+import math
 import os
 import re
 import shutil
@@ -92,3 +93,16 @@ def lock(file: IO[Any]) -> bool:
     except OSError as error:
         return error.errno not in (errno.EAGAIN, errno.EACCES)
     return True
+
+
+def strict_json(value: Any) -> Any:
+    """What JSON can hold: no NaN, no infinity, no NumPy."""
+    if isinstance(value, dict):
+        return {str(key): strict_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict_json(item) for item in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return strict_json(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -30,7 +30,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from manyhands.errors import UserError
-from manyhands.files import atomic_file, save_arrays, sweep
+from manyhands.files import atomic_file, save_arrays, strict_json, sweep
 from manyhands.types import Pytree
 from manyhands.version import __version__
 
@@ -123,6 +123,10 @@ class Run:
         with atomic_file(self.path / name) as temporary:
             temporary.write_text(json.dumps(content, indent=2, default=_plain) + "\n")
 
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """What has diverged is null there: other programs know no NaN."""
+        self.write_json("summary.json", strict_json(summary))
+
     def read_json(self, name: str) -> Any:
         path = self.path / name
         try:
@@ -149,7 +153,7 @@ class Run:
     def append_metrics(self, rows: Iterable[dict[str, Any]]) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / "metrics.jsonl").open("a") as file:
-            file.writelines(json.dumps(row, default=_plain) + "\n" for row in rows)
+            file.writelines(_line(row) for row in rows)
 
     def metrics(self) -> list[dict[str, Any]]:
         path = self.path / "metrics.jsonl"
@@ -171,7 +175,7 @@ class Run:
     def write_metrics(self, rows: Iterable[dict[str, Any]]) -> None:
         """In place of what was logged before."""
         with atomic_file(self.path / "metrics.jsonl") as temporary:
-            temporary.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            temporary.write_text("".join(map(_line, rows)))
 
     # Arrays
 
@@ -299,6 +303,10 @@ def unflatten(
 
 def _text(text: str) -> np.ndarray:
     return np.frombuffer(text.encode(), np.uint8)
+
+
+def _line(row: dict[str, Any]) -> str:
+    return json.dumps(strict_json(row), default=_plain) + "\n"
 
 
 def _plain(value: Any) -> Any:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,6 +61,28 @@ def test_evaluate_prints_every_replica(folder, cli):
     summary = json.loads((folder / "many" / "summary.json").read_text())
     # The same episodes as at the end of training.
     assert f"{summary['replicas'][0]['return_mean']:.2f}" in done.stdout
+
+
+def test_a_policy_that_diverged_is_told_of_in_files_that_all_can_read(folder, cli):
+    words = "--algo bc --policy-rate 1e30 --episodes 2 --evaluations 1".split()
+    done = cli("train", folder / "data.npz", "--out", folder / "lost", *words, *TINY)
+    assert done.returncode == 0
+    assert "diverged" in done.stdout
+
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)  # NaN is JSON for Python alone
+
+    def read(text: str) -> dict[str, Any]:
+        return json.loads(text, parse_constant=refuse)
+
+    lost = folder / "lost"
+    policy = read((lost / "summary.json").read_text())["policy"]
+    assert policy["return_mean"] is None
+    assert policy["returns"] == [None, None]
+    assert read((lost / "policy.json").read_text())["summary"]["policy"] == policy
+    lines = (lost / "metrics.jsonl").read_text().splitlines()
+    assert None in read(lines[-1]).values()
+    assert main.run(["report", str(lost)]) == 0
 
 
 def test_train_from_a_behavior_set(folder, cli):

@@ -93,7 +93,7 @@ def write(run: Run, policies: list[Policy]) -> None:
             for p, own in zip(policies, differing)
         ]
         summary["mean"], summary["std"] = mean_and_std(summary["replicas"])
-    run.write_json("summary.json", summary)
+    run.write_summary(summary)
     run.remove_checkpoint()
 
 

@@ -15,6 +15,7 @@ from manyhands import hyper
 from manyhands.algos.registry import algorithm
 from manyhands.behavior.problem import Scaling
 from manyhands.errors import UserError, named_in_errors
+from manyhands.files import strict_json
 from manyhands.runs import Run, flatten, unflatten
 from manyhands.types import Box, Pytree
 
@@ -87,7 +88,7 @@ class Policy:
                 "algo": self.algo,
                 "options": asdict(self.options),
                 "env_id": self.env_id,
-                "summary": self.summary,
+                "summary": strict_json(self.summary),
                 # What the options do not say: sizes of the data, numbers of codes.
                 "arrays": {name: _kind(array) for name, array in arrays.items()},
             },

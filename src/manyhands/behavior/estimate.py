@@ -16,6 +16,7 @@ from manyhands.behavior.options import Options
 from manyhands.behavior.problem import Scaling
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError, named_in_errors
+from manyhands.files import strict_json
 from manyhands.hyper import restore
 from manyhands.runs import Run, flatten, unflatten
 from manyhands.types import Box, Pytree
@@ -172,7 +173,7 @@ class Behavior:
                 "options": asdict(self.options),
                 "usual_length": self.usual_length,
                 "fingerprint": self.fingerprint,
-                "summary": self.summary,
+                "summary": strict_json(self.summary),
             },
         )
 

@@ -237,7 +237,7 @@ def write(run: Run, sets: list[Trajectories], fitted: list[Behavior]) -> None:
             _write_one(Run(run.path / f"replica-{r}"), data, behavior)
         summary["replicas"] = [b.summary["behavior"] for b in fitted]
         summary["mean"], summary["std"] = mean_and_std(summary["replicas"])
-    run.write_json("summary.json", summary)
+    run.write_summary(summary)
     run.remove_checkpoint()
 
 

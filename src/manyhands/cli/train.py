@@ -202,7 +202,8 @@ def print_summary(summary: dict[str, Any]) -> None:
     for column in [*several, *differing, *names]:
         table.add_column(column, justify="right")
     for row in rows:
-        cells = [row["algo"], str(row["seed"]), "not evaluated", "", ""]
+        returned = "diverged" if row.get("returns") else "not evaluated"
+        cells = [row["algo"], str(row["seed"]), returned, "", ""]
         if row["return_mean"] is not None:
             cells[2:] = [
                 f"{row['return_mean']:.2f} ± {row['return_std']:.2f}",

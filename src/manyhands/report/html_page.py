@@ -7,11 +7,10 @@ from typing import Any
 
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
-from manyhands.files import atomic_file
+from manyhands.files import atomic_file, strict_json
 from manyhands.report import behavior_figures, policy_figures
 from manyhands.report.comparison import comparison, names
 from manyhands.report.one_file import filled
-from manyhands.report.packing import strict
 from manyhands.report.payload import payload
 from manyhands.report.saved_run import SavedRun, open_run, same_data
 from manyhands.report.trajectory_map import SHOWN
@@ -83,7 +82,7 @@ def html(saved: list[SavedRun]) -> str:
         content["name"] = name
     whole: dict[str, Any] = {"runs": contents}
     if len(saved) > 1:
-        whole["comparison"] = strict(comparison(saved))
+        whole["comparison"] = strict_json(comparison(saved))
     title = ", ".join(dict.fromkeys(one.config["data"]["name"] for one in saved))
     return filled(f"{title}: who did what", whole, SCRIPTS)
 

@@ -6,9 +6,10 @@ import numpy as np
 
 from manyhands.behavior.estimate import Behavior
 from manyhands.data.card import card
+from manyhands.files import strict_json
 from manyhands.report import behavior_table, trajectory_map
 from manyhands.report.curves import curves, groups
-from manyhands.report.packing import floats, strict
+from manyhands.report.packing import floats
 from manyhands.report.saved_run import SavedRun
 from manyhands.runs import Run
 
@@ -39,7 +40,7 @@ def payload(saved: SavedRun, most: int = trajectory_map.SHOWN) -> dict[str, Any]
             "groups": groups(saved.config),
             "rows": saved.summary.get("replicas") or [saved.summary["policy"]],
         }
-    return strict(content)
+    return strict_json(content)
 
 
 class Assigned(NamedTuple):

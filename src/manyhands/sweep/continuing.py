@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from manyhands import datasets
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
-from manyhands.report.packing import strict
+from manyhands.files import strict_json
 from manyhands.sweep.configs import config_of
 from manyhands.sweep.making import place_of
 from manyhands.sweep.plan import Fleet, Key, fleets, missing, spelled_out
@@ -177,7 +177,7 @@ def _of_versions(whose: str, row: Row, fleet: Fleet) -> Iterator[Change]:
     if "config" not in row:
         return
     yield from _change(f"{whose}: evaluations", row["evaluations"], fleet.evaluations)
-    now = strict(config_of(fleet, row["transitions"]))
+    now = strict_json(config_of(fleet, row["transitions"]))
     yield from _shared(f"{whose}: ", row["config"], now)
 
 

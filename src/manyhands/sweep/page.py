@@ -5,9 +5,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from manyhands.files import atomic_file
+from manyhands.files import atomic_file, strict_json
 from manyhands.report.one_file import filled
-from manyhands.report.packing import strict
 from manyhands.sweep.figures import HETEROGENEOUS
 from manyhands.sweep.making import made_here
 from manyhands.sweep.scores import Scores, diverged, evaluated, natural, together
@@ -17,7 +16,7 @@ DIGITS = 5  # of a number on the page
 
 
 def write(rows: list[dict[str, Any]], name: str, out: Path) -> Path:
-    text = filled(f"{name}: results", strict(payload(rows, name)), SCRIPTS)
+    text = filled(f"{name}: results", strict_json(payload(rows, name)), SCRIPTS)
     with atomic_file(out) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return out

@@ -20,8 +20,7 @@ from manyhands.algos.train import train
 from manyhands.behavior.estimate import Behavior
 from manyhands.behavior.fit import fit
 from manyhands.data.trajectories import Trajectories
-from manyhands.files import atomic_file
-from manyhands.report.packing import strict
+from manyhands.files import atomic_file, strict_json
 from manyhands.runs import Run, environment
 from manyhands.sweep.configs import config_of, options_of
 from manyhands.sweep.making import end_with_the_caller, place_of
@@ -175,7 +174,7 @@ def main() -> None:
     end_with_the_caller()
     rows = run(folder, fleet, workers)
     with atomic_file(folder / "runs" / fleet.name / "rows.json") as temporary:
-        temporary.write_text(json.dumps(strict(rows)))
+        temporary.write_text(json.dumps(strict_json(rows)))
 
 
 if __name__ == "__main__":

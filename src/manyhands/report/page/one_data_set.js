@@ -103,7 +103,7 @@ function runsTable(data) {
   return el("details", {}, el("summary", {}, `All ${plural(mine.length, "run")} on ${data.name}`), figure(`Runs on ${data.name}`,
     "One row a run: its score over all episodes, its return with the deviation between episodes, behaviors in use after merging, and their agreement with the sources (ARI).",
     dataTable(titles.map((title, i) => ({ title, kind: i ? "" : "text" })), mine.map((r) => [DATA.labels[r.label], r.k, r.seed, known(r.score) ? fixed(r.score, digits(r.score)) : null,
-      known(r.return) ? `${fixed(r.return, 2)} \u00b1 ${fixed(r.return_std, 2)}` : "not evaluated", r.episodes, r.codes_used, known(r.ari) ? fixed(r.ari, 2) : null, count(r.updates), fixed(r.per_second, 0)])),
+      known(r.return) ? `${fixed(r.return, 2)} \u00b1 ${fixed(r.return_std, 2)}` : r.diverged ? "diverged" : "not evaluated", r.episodes, r.codes_used, known(r.ari) ? fixed(r.ari, 2) : null, count(r.updates), fixed(r.per_second, 0)])),
     () => [["algorithm", "k", "seed", "score", "return_mean", "return_std", "episodes", "codes_used", "ari", "updates", "updates_per_second"],
       ...mine.map((r) => [DATA.labels[r.label], r.k, r.seed, r.score, r.return, r.return_std, r.episodes, r.codes_used, r.ari, r.updates, r.per_second])]));
 }

@@ -216,12 +216,15 @@ function returnsCurve(run) {
   return { steps: [...curve.steps, end], values: curve.values.map((v, r) => [...v, run.policy.rows[r]?.return_mean]) };
 }
 
+// No number after all, where it was played, is what becomes of a policy that diverges.
+const returned = (r) => (known(r.return_mean) ? `${fixed(r.return_mean, 2)} \u00b1 ${fixed(r.return_std, 2)}` : r.returns?.length ? "diverged" : "not evaluated");
+
 function policySection(run) {
   if (!run.policy) return section("policy", "The policy", note("This run estimated behaviors and learnt no policy: manyhands train DATA --behavior RUN --out NEW does."));
   const { rows, curves, groups } = run.policy, evaluated = rows.some((r) => known(r.return_mean));
   const names = groups.length > 1 ? rows.map((_, r) => groups.find((g) => g.replicas.includes(r))?.label) : null;
   const table = dataTable([{ title: "replica" }, { title: "algorithm", kind: "text" }, ...(names ? [{ title: "options", kind: "text" }] : []), { title: "seed" }, { title: "return" }, { title: "episodes" }, { title: "normalized" }, { title: "relative" }],
-    rows.map((r, i) => [i, r.algo, ...(names ? [names[i]] : []), r.seed, known(r.return_mean) ? `${fixed(r.return_mean, 2)} \u00b1 ${fixed(r.return_std, 2)}` : "not evaluated", known(r.episodes) ? count(r.episodes) : null, known(r.normalized) ? fixed(r.normalized, 1) : null, known(r.relative) ? fixed(r.relative) : null]));
+    rows.map((r, i) => [i, r.algo, ...(names ? [names[i]] : []), r.seed, returned(r), known(r.episodes) ? count(r.episodes) : null, known(r.normalized) ? fixed(r.normalized, 1) : null, known(r.relative) ? fixed(r.relative) : null]));
   const parts = [figure("Evaluation", evaluated
     ? `Returns in the environment${run.config.env ? ` ${run.config.env}` : ""} after training, mean \u00b1 deviation over episodes. Normalized: 0 is a random policy, 100 an expert. Relative: in units of the mean of the policies that made the data, so above 1 is better than they were${rows.some((r) => known(r.relative)) ? "" : "; both need reference returns, which this environment has none of"}.`
     : "This policy was not evaluated: manyhands evaluate RUN --env ID plays it, and train --env ID does along the way.", table,
