@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_pages import content_of
+from report_pages import content_of, figures_are_explained, pictures_come_out
 
 from manyhands.envs.scores import normalized
 from manyhands.sweep import page as pages
@@ -206,18 +206,7 @@ def test_it_fits_the_screen_and_every_figure_is_explained(
         "const e = document.documentElement; return [e.scrollWidth, e.clientWidth]"
     )
     assert wide == seen
-    about = browser.execute_script(
-        """return Array.from(document.querySelectorAll("figure"), (f) => [
-            f.querySelector("figcaption").textContent.length,
-            Array.from(f.querySelectorAll("[data-save]"), (b) => b.dataset.save),
-            Array.from(f.querySelectorAll("svg:not(.inline)"))
-                .every((s) => s.ariaLabel)])"""
-    )
-    assert len(about) >= 9
-    for words, saves, named in about:
-        assert words > 25
-        assert saves == ["png", "csv"]
-        assert named
+    assert figures_are_explained(browser) >= 9
     wanted = {
         "varying-k": "How many behaviors",
         "heterogeneous": "More agents",
@@ -256,15 +245,7 @@ def test_maps_along_training(rows, written, open_page):
 
 
 def test_pictures_come_out(written, open_page):
-    browser = open_page(written["varying-k"])
-    sizes = browser.execute_async_script("""
-        const tell = arguments[0], plots = document.querySelectorAll(".plot");
-        Promise.all(Array.from(plots, (p) => picture(p))).then(
-            (all) => tell(all.map((c) => c.toDataURL().length)),
-            (e) => tell(String(e)));
-    """)
-    assert isinstance(sizes, list), sizes
-    assert min(sizes) > 300
+    pictures_come_out(open_page(written["varying-k"]))
 
 
 @pytest.fixture

@@ -6,7 +6,14 @@ import time
 
 import numpy as np
 import pytest
-from report_pages import NAMES, content_of, moved, read_json
+from report_pages import (
+    NAMES,
+    content_of,
+    figures_are_explained,
+    moved,
+    pictures_come_out,
+    read_json,
+)
 
 from manyhands import Behavior, write_report
 
@@ -63,18 +70,7 @@ def test_it_fits_the_screen_and_every_figure_is_explained(
     )
     assert wide == seen
     assert 0 <= width - seen < 20  # but for a scroll bar
-    about = browser.execute_script(
-        """return Array.from(document.querySelectorAll("figure"), (f) => [
-            f.querySelector("figcaption").textContent.length,
-            Array.from(f.querySelectorAll("[data-save]"), (b) => b.dataset.save),
-            Array.from(f.querySelectorAll("svg:not(.inline)"))
-                .every((s) => s.ariaLabel)])"""
-    )
-    assert len(about) >= 10
-    for words, saves, named in about:
-        assert words > 40
-        assert saves == ["png", "csv"]
-        assert named
+    assert figures_are_explained(browser) >= 10
     sections = browser.execute_script(
         'return Array.from(document.querySelectorAll("h2"), (h) => h.textContent)'
     )
@@ -186,15 +182,7 @@ def test_figures_can_be_saved(page, open_page, tmp_path, data):
     np.testing.assert_allclose(found, data.returns, rtol=1e-6)
     assert {row["source"] for row in rows} == set(NAMES)
     assert (tmp_path / "map-of-trajectories.png").read_bytes()[:4] == b"\x89PNG"
-    # Every picture comes out: nothing in it may taint the canvas it is drawn on.
-    sizes = browser.execute_async_script("""
-        const tell = arguments[0], plots = document.querySelectorAll(".plot");
-        Promise.all(Array.from(plots, (p) => picture(p))).then(
-            (all) => tell(all.map((c) => c.toDataURL().length)),
-            (e) => tell(String(e)));
-    """)
-    assert isinstance(sizes, list), sizes
-    assert min(sizes) > 300
+    pictures_come_out(browser)
     # Tables come out, too: as many words are drawn as there are.
     words, drawn = browser.execute_script("""
         const plot = document.querySelector("#behaviors .plot"), pen = { drawn: [] };
