@@ -195,6 +195,18 @@ def test_interrupted_it_names_the_option_that_goes_on(tmp_path):
     wait_until(lambda: not fleets_running(tmp_path), 20)
 
 
+def test_interrupted_while_its_data_is_made(tmp_path):
+    words = command(tmp_path)
+    tiny = tmp_path / "tiny.toml"
+    tiny.write_text(TINY.replace("= 400", "= 5_000_000"))
+    first = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wait_until(lambda: list((tmp_path / "out" / "data").glob("*.error")))
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=60)
+    assert first.returncode == 130
+    assert not list((tmp_path / "out" / "data").glob("*.npz"))
+
+
 def test_without_a_result_so_far_it_needs_no_word_to_go_on(tmp_path):
     words = command(tmp_path, "--only", "fork-2/bc")
     first = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -30,9 +30,9 @@ class Untrained:
     def __init__(self):
         self.ran: list[Fleet] = []
 
-    def run(self, folder, todo, ready):
+    def run(self, folder, todo, data):
         for fleet in todo:
-            ready(fleet)
+            data.wait(fleet)
             self.ran.append(fleet)
             yield Outcome(fleet, rows_of(folder, fleet))
 
@@ -342,7 +342,7 @@ class Failing(Untrained):
         super().__init__()
         self.killed = killed
 
-    def run(self, folder, todo, ready):
+    def run(self, folder, todo, data):
         for fleet in todo:
             self.ran.append(fleet)
             first = len(fleet.data) > 1 and len(self.ran) == 1

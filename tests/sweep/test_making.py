@@ -1,5 +1,6 @@
 """The data sets of a benchmark, made by a process beside its fleets."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -28,6 +29,17 @@ def test_it_waits_for_all_that_a_fleet_needs(tmp_path):
     with Making(tmp_path, [fleet]) as again:
         assert again.process is None  # nothing is left to be made
         again.wait(fleet)
+
+
+def test_whoever_waits_is_told_when_there_will_be_no_more(tmp_path):
+    large = replace(FLEET, data=("fork:fork-2",), transitions=5_000_000)
+    with Making(tmp_path, [large]) as making, ThreadPoolExecutor(1) as aside:
+        waiting = aside.submit(making.wait, large)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.5)
+        making.give_up()
+        with pytest.raises(UserError, match="^fork:fork-2: could not be made"):
+            waiting.result(60)
 
 
 def test_one_that_is_killed_leaves_nothing_half_made_and_is_told_of(tmp_path):

@@ -33,9 +33,10 @@ class Outcome:
 
 class Engine(Protocol):
     def run(
-        self, folder: Path, todo: list[Fleet], ready: making.Ready
+        self, folder: Path, todo: list[Fleet], data: making.Making
     ) -> Generator[Outcome, None, None]:
-        """Every fleet once, in the order in which they end."""
+        """Every fleet once, in the order in which they end. Each begins when its data
+        is there; closed before the end, they are ended."""
         ...
 
 
@@ -102,7 +103,7 @@ def _run(
         failed = []
         with (
             making.Making(folder, todo) as data,
-            closing(engine.run(folder, todo, data.wait)) as outcomes,
+            closing(engine.run(folder, todo, data)) as outcomes,
         ):
             for outcome in outcomes:
                 name = outcome.fleet.name

@@ -16,7 +16,7 @@ from manyhands.errors import UserError
 from manyhands.files import atomic_file, lock
 from manyhands.sweep.benchmark import Outcome
 from manyhands.sweep.continuing import FLEET
-from manyhands.sweep.making import Ready
+from manyhands.sweep.making import Making
 from manyhands.sweep.plan import Fleet
 
 PATIENCE = 120.0  # seconds, for an earlier attempt to end
@@ -27,14 +27,14 @@ class Local:
     jobs: int = 1
 
     def run(
-        self, folder: Path, todo: list[Fleet], ready: Ready
+        self, folder: Path, todo: list[Fleet], data: Making
     ) -> Generator[Outcome, None, None]:
         given, workers = environ(self.jobs), max(1, cores() // self.jobs)
         live: set[subprocess.Popen] = set()
 
         def one(fleet: Fleet) -> Outcome:
             try:
-                ready(fleet)
+                data.wait(fleet)
                 return run_process(folder, fleet, given, workers, live)
             except (UserError, OSError) as error:
                 return Outcome(fleet, None, str(error))
@@ -45,6 +45,7 @@ class Local:
                     yield ended.result()
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
+                data.give_up()
                 for process in list(live):  # each at the end of its chunk
                     process.terminate()
                 raise

@@ -150,14 +150,16 @@ class Making(AbstractContextManager):
                     raise UserError(f"{data}: could not be made: {words}")
                 time.sleep(0.1)
 
-    def __exit__(self, *error: Any) -> None:
+    def give_up(self) -> None:
+        """Whoever waits is told at once that there will be no more."""
         if self.process:
             assert self.process.stdin is not None
             self.process.stdin.close()
+
+    def __exit__(self, *error: Any) -> None:
+        self.give_up()
+        if self.process:
             self.process.wait()
-
-
-Ready = Callable[[Fleet], None]  # returns when a fleet's data is there
 
 
 def end_with_the_caller() -> None:

@@ -10,6 +10,7 @@ import os
 import socket
 import warnings
 from collections.abc import Generator, Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 from manyhands.errors import UserError, require
 from manyhands.sweep.benchmark import Outcome
 from manyhands.sweep.local import run_process
-from manyhands.sweep.making import Ready
+from manyhands.sweep.making import Making
 from manyhands.sweep.plan import Fleet
 
 NODES_LOST = 3  # under one fleet, after which it is begun again
@@ -54,12 +55,12 @@ class Ray:
         _ray()  # absent: say so before anything is written
 
     def run(
-        self, folder: Path, todo: list[Fleet], ready: Ready
+        self, folder: Path, todo: list[Fleet], data: Making
     ) -> Generator[Outcome, None, None]:
         if not todo:
             return
         ray = _ray()
-        with _cluster(ray):
+        with _cluster(ray), ThreadPoolExecutor(1) as aside:
             share = choose(
                 [n["Resources"] for n in ray.nodes() if n["Alive"]],
                 self.gpus,
@@ -74,19 +75,26 @@ class Ray:
             )
             # Nodes have other working directories.
             given = folder.resolve(), Path.cwd(), share.gpus
+            waiting = {aside.submit(data.wait, fleet): fleet for fleet in todo}
             tasks = {}
             try:
-                for fleet in todo:
-                    try:
-                        ready(fleet)
-                    except UserError as error:
-                        yield Outcome(fleet, None, str(error))
-                        continue
-                    tasks[task.remote(fleet, *given)] = fleet
-                while tasks:
-                    (ended,), _ = ray.wait(list(tasks))
-                    yield _outcome(ray, ended, tasks.pop(ended))
+                while waiting or tasks:
+                    for there in [one for one in waiting if one.done()]:
+                        fleet, error = waiting.pop(there), there.exception()
+                        if isinstance(error, UserError):
+                            yield Outcome(fleet, None, str(error))
+                        elif error:
+                            raise error
+                        else:
+                            tasks[task.remote(fleet, *given)] = fleet
+                    ended, _ = ray.wait(list(tasks), timeout=0.5) if tasks else ([], [])
+                    for one in ended:
+                        yield _outcome(ray, one, tasks.pop(one))
+                    if not tasks:
+                        wait(waiting, return_when=FIRST_COMPLETED)
             finally:
+                aside.shutdown(wait=False, cancel_futures=True)
+                data.give_up()
                 for left in tasks:  # by Ctrl-C
                     ray.cancel(left, force=True)
 
