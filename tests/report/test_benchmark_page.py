@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from report_pages import content_of, figures_are_explained, pictures_come_out
 
+from manyhands import UserError, write_report
 from manyhands.envs.scores import normalized
 from manyhands.sweep import page as pages
 from manyhands.sweep import results, tables
@@ -302,6 +303,11 @@ def test_runs_that_were_not_evaluated(plain, tmp_path, open_page):
     text = browser.execute_script("return document.body.innerText")
     assert "No run was evaluated: the preset has episodes = 0." in text
     assert "not evaluated" in browser.execute_script("return document.body.textContent")
+
+
+def test_python_is_told_which_command_writes_it():
+    with pytest.raises(UserError, match=r"got a benchmark; .*: manyhands report /"):
+        write_report(RESULTS / "varying-k")
 
 
 def test_short_names_only_where_they_tell_sets_apart():

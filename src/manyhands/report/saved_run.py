@@ -69,7 +69,12 @@ def _config(run: Run) -> dict[str, Any]:
 
 
 def _refuse_saved(path: Path) -> None:
-    """Say what a directory is that holds a model without its run."""
+    """Say what a directory is that holds a model without its run, or many runs."""
+    if (path / "results.jsonl").exists():
+        raise UserError(
+            f"{path}: expected a run, got a benchmark; its page is written by: "
+            f"manyhands report {path}"
+        )
     for name, (what, command) in SAVED.items():
         if (path / name).exists():
             give = f"the directory that `manyhands {command} --out` has written"
