@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,11 +15,65 @@ from manyhands.algos import arenas
 from manyhands.algos.algorithm import Algorithm, Setting
 from manyhands.algos.registry import algorithm
 from manyhands.behavior.estimate import Behavior
-from manyhands.behavior.fit import USUAL_K, check_different, check_k, listed, usual_k
+from manyhands.behavior.fit import (
+    USUAL_K,
+    as_list,
+    check_different,
+    check_k,
+    listed,
+    usual_k,
+)
 from manyhands.behavior.methods import METHODS
 from manyhands.behavior.options import resolve
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError, check_seed
+
+
+class Asked(NamedTuple):
+    """A call of `train`, checked."""
+
+    learner: Algorithm
+    sets: list[Trajectories]
+    behaviors: list[list[list[Behavior]]] | None  # those given, see `behaviors_of`
+    ks: list[int | str]
+    seeds: list[int]
+    options: list[list[Any]]  # for every data set
+    envs: list[str | None]  # of every data set
+    plays: bool  # whether policies are evaluated there
+    several: bool  # whether a list is to come out
+
+
+def everything(
+    data: Trajectories | Sequence[Trajectories],
+    algo: str,
+    behavior: Behavior | Sequence[Behavior] | None,
+    k: int | str | Sequence[int | str] | None,
+    seed: int | Sequence[int],
+    preset: str,
+    changes: dict[str, Any],
+    *,
+    env: str | None,
+    episodes: int,
+    evaluations: int,
+    scale_actions: bool,
+) -> Asked:
+    """Raises UserError where it cannot be done; the arguments are those of `train`."""
+    learner = algorithm(algo)
+    sets, single = as_list(data), isinstance(data, Trajectories)
+    seeds, many_seeds = seeds_of(seed)
+    choices, many_options = grid(learner, preset, changes)
+    envs = envs_of(sets, env, evaluations, episodes)
+    ks, many_ks = ks_of(learner, sets, behavior, k)
+    given = behaviors_of(learner, sets, len(seeds), behavior)
+    if given is not None:
+        ks = [k_of(of_k[0]) for of_k in given[0]]
+        many_ks = many_ks or not isinstance(behavior, Behavior)
+    settings = [Setting(one, e, given is not None) for one, e in zip(sets, envs)]
+    options = settled(learner, choices, settings)
+    known = [one for one in envs if one is not None] if episodes else []
+    plays = bool(known) and arenas.usable(sets, known, env is not None, scale_actions)
+    several = not single or many_seeds or many_options or many_ks
+    return Asked(learner, sets, given, ks, seeds, options, envs, plays, several)
 
 
 def seeds_of(seed: int | Sequence[int]) -> tuple[list[int], bool]:

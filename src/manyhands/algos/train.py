@@ -5,16 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
-from manyhands.algos import arenas, asked, outcome, starting_sets
-from manyhands.algos.algorithm import Algorithm, Given, Setting, Stage
+from manyhands.algos import asked, outcome, starting_sets
+from manyhands.algos.algorithm import Given, Stage
+from manyhands.algos.asked import Asked
 from manyhands.algos.cases import Case, Place
 from manyhands.algos.evaluate import Judge, behaviors_score
 from manyhands.algos.policy import Policy, load_policy
-from manyhands.algos.registry import algorithm
 from manyhands.algos.training import Progress, Replica, Training
 from manyhands.algos.watching import Watch
 from manyhands.behavior.estimate import Behavior
-from manyhands.behavior.fit import as_list, fit, names_of
+from manyhands.behavior.fit import fit, names_of
 from manyhands.behavior.methods import METHODS
 from manyhands.behavior.problem import Scaling
 from manyhands.data.trajectories import Trajectories
@@ -104,68 +104,46 @@ def train(
         A `Policy`, or a list where `data`, `behavior`, `k`, `seed` or an option is a
         sequence.
     """
-    learner = algorithm(algo)
     if steps is not None:
         changes["steps"] = steps
-    sets, single = as_list(data), isinstance(data, Trajectories)
-    seeds, many_seeds = asked.seeds_of(seed)
-    grid, many_options = asked.grid(learner, preset, changes)
-    envs = asked.envs_of(sets, env, evaluations, episodes)
-    ks, many_ks = asked.ks_of(learner, sets, behavior, k)
-    given = asked.behaviors_of(learner, sets, len(seeds), behavior)
-    if given is not None:
-        ks = [asked.k_of(of_k[0]) for of_k in given[0]]
-        many_ks = many_ks or not isinstance(behavior, Behavior)
-    settings = [Setting(one, e, given is not None) for one, e in zip(sets, envs)]
-    options = asked.settled(learner, grid, settings)
-    known = [one for one in envs if one is not None] if episodes else []
-    plays = bool(known) and arenas.usable(sets, known, env is not None, scale_actions)
+    wanted = asked.everything(
+        data,
+        algo,
+        behavior,
+        k,
+        seed,
+        preset,
+        changes,
+        env=env,
+        episodes=episodes,
+        evaluations=evaluations,
+        scale_actions=scale_actions,
+    )
     run = Run(out) if out is not None else None
     if run:
         config = {
             "algo": algo,
-            "seeds": seeds,
+            "seeds": wanted.seeds,
             "preset": preset,
-            "k": ks if len(ks) > 1 else ks[0],
-            "options": asked.as_written(options, ks),
+            "k": wanted.ks if len(wanted.ks) > 1 else wanted.ks[0],
+            "options": asked.as_written(wanted.options, wanted.ks),
             "behavior": None if behavior is None else "given",
             "data": names_of(data),
-            "env": envs[0] if single else envs,
+            "env": wanted.envs[0] if isinstance(data, Trajectories) else wanted.envs,
         }
-        run.check()
-        more = {
-            "evaluations": [evaluations, episodes],
-            "scale_actions": scale_actions,
-            "environment": environment(),
-        }
-        # Where policies are played decides nothing else, until some have been.
-        played = any("evaluation/return_mean" in row for row in run.metrics())
-        same = [key for key in config if key != "env" or played]
-        run.begin(config | more, same)
-    first = given or _first(
-        learner,
+        more = {"evaluations": [evaluations, episodes], "scale_actions": scale_actions}
+        _begin(run, config, more)
+    first = wanted.behaviors or _first(
+        wanted,
         data,
-        ks,
-        seeds,
-        options[0][0],
         run,
-        preset=learner.preset_first(preset),
+        preset=wanted.learner.preset_first(preset),
         checkpoint_seconds=checkpoint_seconds,
         progress=progress,
     )
-    cases = [
-        Case(n, number, o, one)
-        for n, of_set in enumerate(first)
-        for of_k in of_set
-        for o in options[n]
-        for number, one in zip(seeds, of_k)
-    ]
-    places = [
-        Place(one, e, _scaling(one, of_set[0], found[0][0]), behaviors_score(one, e))
-        for one, e, of_set, found in zip(sets, envs, options, first)
-    ]
+    cases, places = _cases(wanted, first), _places(wanted, first)
     dynamics: list[Any] = [None] * len(cases)
-    if learner.before:
+    if wanted.learner.before:
         stage = Stage(
             [(place.data, place.scaling) for place in places],
             [(case.place, case.seed, case.options) for case in cases],
@@ -173,10 +151,10 @@ def train(
             progress,
             checkpoint_seconds,
         )
-        dynamics = learner.before(stage)
+        dynamics = wanted.learner.before(stage)
     replicas, packed = _prepare(places, cases, dynamics)
     judge = None
-    if plays:
+    if wanted.plays:
         seats = [places[case.place].seat for case in cases]
         judge = Judge(algo, seats, episodes, workers, scale_actions)
     try:
@@ -188,8 +166,8 @@ def train(
             if inspect:
                 inspect(step, outcome.models_of(models, replicas))
 
-        training = Training(
-            learner,
+        result = Training(
+            wanted.learner,
             replicas,
             packed,
             run,
@@ -197,8 +175,7 @@ def train(
             progress,
             checkpoint_seconds,
             looked_at,
-        )
-        result = training.train()
+        ).train()
         final = judge.look(result.models) if judge else [None] * len(replicas)
     finally:
         if judge:
@@ -211,33 +188,63 @@ def train(
         policy.summary["policy"]["scale_actions"] = scale_actions
     if run:
         outcome.write(run, policies)
-    several = not single or many_seeds or many_options or many_ks
-    return policies if several else policies[0]
+    return policies if wanted.several else policies[0]
+
+
+def _begin(run: Run, config: dict[str, Any], more: dict[str, Any]) -> None:
+    """
+    Args:
+        config: what decides the result.
+        more: what does not.
+    """
+    run.check()
+    # Where policies are played decides nothing else, until some have been.
+    played = any("evaluation/return_mean" in row for row in run.metrics())
+    same = [key for key in config if key != "env" or played]
+    run.begin(config | more | {"environment": environment()}, same)
+
+
+def _cases(wanted: Asked, first: list[list[list[Any]]]) -> list[Case]:
+    """All replicas, in their order."""
+    return [
+        Case(n, number, options, one)
+        for n, of_set in enumerate(first)
+        for of_k in of_set
+        for options in wanted.options[n]
+        for number, one in zip(wanted.seeds, of_k)
+    ]
+
+
+def _places(wanted: Asked, first: list[list[list[Any]]]) -> list[Place]:
+    """One for every data set."""
+    return [
+        Place(one, e, _scaling(one, of_set[0], found[0][0]), behaviors_score(one, e))
+        for one, e, of_set, found in zip(
+            wanted.sets, wanted.envs, wanted.options, first
+        )
+    ]
 
 
 # What is fitted first
 
 
 def _first(
-    learner: Algorithm,
+    wanted: Asked,
     data: Trajectories | Sequence[Trajectories],
-    ks: list[int | str],
-    seeds: list[int],
-    options: Any,
     run: Run | None,
     **how: Any,
 ) -> list[list[list[Any]]]:
     """For every data set, k and seed a `Behavior`, a `Policy` or None: all in one
     program."""
-    sets = len(as_list(data))
-    many = sets * len(ks) * len(seeds)
+    learner, ks, seeds = wanted.learner, wanted.ks, wanted.seeds
+    many = len(wanted.sets) * len(ks) * len(seeds)
     out = run.path / "behavior" if run else None
     if learner.first is None:
         found = [None] * many
     elif out and (out / "summary.json").exists():
         found = _fitted_before(out, learner.first, many)
     else:
-        changes = learner.first_changes(options)
+        changes = learner.first_changes(wanted.options[0][0])
         if learner.first in METHODS:
             k = ks if learner.first == "vq" else None
             found = fit(data, learner.first, k=k, seed=seeds, out=out, **how, **changes)
@@ -246,7 +253,7 @@ def _first(
                 data, learner.first, seed=seeds, out=out, episodes=0, **how, **changes
             )
     assert isinstance(found, list)
-    return asked.in_rows(found, sets, len(seeds))
+    return asked.in_rows(found, len(wanted.sets), len(seeds))
 
 
 def _fitted_before(folder: Path, first: str, many: int) -> list[Any]:
