@@ -7,6 +7,20 @@ from typing import Any
 
 
 @contextmanager
+def sigterm_as_ctrl_c() -> Iterator[None]:
+    """For what only starts others and waits for them."""
+
+    def interrupt(signum: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def stop_politely() -> Iterator[Callable[[], bool]]:
     """Ctrl-C waits for the end of the chunk; a second one does not. SIGTERM, by which
     schedulers of clusters take a machine back, waits as often as it comes."""

@@ -53,7 +53,7 @@ def test_a_short_run_warms_up_for_a_fifth_of_it(algo, preset, changes, warm_up):
 def test_updates_of_what_is_fitted_first(algo, preset, changes, updates):
     learner = ALGORITHMS[algo]
     [options], _ = asked.grid(learner, preset, changes)
-    assert asked.updates_first(learner, preset, options, 100_000) == updates
+    assert asked.options_first(learner, preset, options, 100_000).steps == updates
 
 
 def test_presets_are_as_they_are_written():

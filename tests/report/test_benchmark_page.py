@@ -54,6 +54,12 @@ def text_of(browser, selector: str) -> list[str]:
     return browser.execute_script(script % "e.textContent.trim()", selector)
 
 
+def drawn_without_numbers(browser) -> list[str]:
+    """Wherever it may stand: in a text, in a path, in an attribute."""
+    drawn = browser.execute_script("return document.getElementById('page').innerHTML")
+    return re.findall(r".{20}(?:NaN|undefined|Infinity|\[object)", drawn)
+
+
 # Its numbers
 
 
@@ -221,9 +227,7 @@ def test_it_fits_the_screen_and_every_figure_is_explained(
         "What it cost",
     ]
     assert wanted[name] in sections
-    text = browser.execute_script("return document.body.textContent")
-    text = text.partition('"runs":')[0] + text.rpartition("]}")[2]
-    assert not {"NaN", "undefined", "[object", "Infinity"} & set(text.split())
+    assert drawn_without_numbers(browser) == []
 
 
 def test_maps_along_training(rows, written, open_page):
@@ -292,8 +296,22 @@ def test_what_has_diverged_is_said(rows, tmp_path, open_page):
         .textContent"""
     )
     assert "1 of 2 diverged" in reached
-    drawn = browser.execute_script("return document.getElementById('page').innerHTML")
-    assert not {"NaN", "Infinity", "undefined"} & set(re.findall(r"\w+", drawn))
+    assert drawn_without_numbers(browser) == []
+    found = saved(browser, "Scores of all learners")
+    assert [row[3:] for row in found[1:]] == [["1", "2", "", ""]] * 3
+
+
+def test_where_all_have_diverged_nobody_is_the_best(rows, tmp_path, open_page):
+    mine = [json.loads(json.dumps(row)) for row in rows["heterogeneous"]]
+    for row in mine:
+        if row["data"].endswith("hopper-heterogeneous-1"):
+            row |= dict.fromkeys(("return_mean", "normalized", "relative"))
+            row["returns"] = [None] * 20
+    browser = open_page(pages.write(mine, "lost", tmp_path / "page.html"))
+    bold = text_of(browser, "#scores td b")
+    assert len(bold) == 14
+    assert not any("diverged" in cell for cell in bold)
+    assert drawn_without_numbers(browser) == []
 
 
 def test_runs_that_were_not_evaluated(plain, tmp_path, open_page):

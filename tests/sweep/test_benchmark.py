@@ -174,7 +174,8 @@ def test_a_fleet_that_fails_does_not_stop_the_others(tmp_path):
         )
 
 
-def test_interrupted_it_names_the_option_that_goes_on(tmp_path):
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_interrupted_its_fleets_save_their_work_and_end(by, tmp_path):
     """Told alone, as by a supervisor: its fleets would go on for an hour."""
     long = [*command(tmp_path), "--only", "fork-2/bc"]
     (tmp_path / "tiny.toml").write_text(TINY.replace("steps = 20", "steps = 9999999"))
@@ -183,16 +184,19 @@ def test_interrupted_it_names_the_option_that_goes_on(tmp_path):
     )
     place = tmp_path / "out" / "runs" / "fork-fork-2" / "bc"
     wait_until((place / "metrics.jsonl").exists)
-    first.send_signal(signal.SIGINT)
+    first.send_signal(by)
     _, said = first.communicate(timeout=60)
-    assert first.returncode == 130
+    wait_until(lambda: not fleets_running(tmp_path), 30)
+    # Without it, a minute would be lost.
     assert (place / "checkpoints" / "latest.safetensors").exists()
+    assert lines(tmp_path) == []
+    if by == signal.SIGKILL:
+        return
+    assert first.returncode == 130
     assert said.endswith(
         "interrupted; run the same command with --resume to go on, where it had begun "
         "a run\n"
     )
-    assert lines(tmp_path) == []
-    wait_until(lambda: not fleets_running(tmp_path), 20)
 
 
 def test_interrupted_while_its_data_is_made(tmp_path):
@@ -211,7 +215,7 @@ def test_without_a_result_so_far_it_needs_no_word_to_go_on(tmp_path):
     words = command(tmp_path, "--only", "fork-2/bc")
     first = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     wait_until(lambda: fleets_running(tmp_path))
-    first.send_signal(signal.SIGTERM)  # at once, and so are they
+    first.send_signal(signal.SIGTERM)
     first.communicate(timeout=60)
     assert lines(tmp_path) == []
     wait_until(lambda: not fleets_running(tmp_path), 20)

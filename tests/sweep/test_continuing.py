@@ -9,13 +9,15 @@ import pytest
 
 from manyhands import UserError, load, make, save
 from manyhands.cli import main
+from manyhands.files import lock
+from manyhands.runs import Run
 from manyhands.sweep import preset as presets
 from manyhands.sweep.benchmark import Outcome, benchmark
 from manyhands.sweep.configs import config_of
 from manyhands.sweep.continuing import FLEET, look, placed
 from manyhands.sweep.counting import Counter
 from manyhands.sweep.device_speed import Speed
-from manyhands.sweep.local import Local, run_process
+from manyhands.sweep.local import Live, Local, run_process
 from manyhands.sweep.making import place_of
 from manyhands.sweep.plan import Fleet, Key, missing
 from manyhands.sweep.results import Results
@@ -241,6 +243,11 @@ def test_defaults_of_what_is_fitted_first_count(here):
     assert config["behavior"]["embedding_factor"] > 1
     paper = replace(fleet, preset="paper")
     assert config_of(paper, 400)["behavior"]["embedding_factor"] == 1.0
+    brac = {"name": "brac_v", "steps": 5, "behavior_steps": 7}
+    (fleet,) = look(here, preset(brac)).chosen
+    config = config_of(fleet, 400)
+    assert config["behavior"]["steps"] == 7
+    assert "policy_rate" in config["behavior"]
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"entries": [{}]}'])
@@ -345,8 +352,7 @@ class Failing(Untrained):
     def run(self, folder, todo, data):
         for fleet in todo:
             self.ran.append(fleet)
-            first = len(fleet.data) > 1 and len(self.ran) == 1
-            rows = None if first else rows_of(folder, fleet)
+            rows = None if len(fleet.data) > 1 else rows_of(folder, fleet)
             yield Outcome(fleet, rows, "too bad", killed=self.killed)
 
 
@@ -361,16 +367,65 @@ def test_one_bad_data_set_does_not_take_others_with_it(here, killed):
     failed = benchmark(
         both, here, engine, prepare=joined, progress=lambda *a: said.append(a[:2])
     )
-    assert not failed
-    ran = [fleet.data for fleet in engine.ran]
-    whole = ("d.npz", "e.npz")
-    if killed:  # it goes on from its checkpoint
+    ran, whole = [fleet.data for fleet in engine.ran], ("d.npz", "e.npz")
+    if killed:  # apart they would be, too
         assert ran == [whole, whole]
-        assert said[-1] == (1, 1)
-    else:
-        assert ran == [whole, ("d.npz",), ("e.npz",)]
+        assert [outcome.fleet.data for outcome in failed] == [whole]
+        assert said[-1] == (0, 1)
+    else:  # once more from the checkpoint, then apart
+        assert ran == [whole, whole, ("d.npz",), ("e.npz",)]
+        assert not failed
         assert said[-1] == (2, 2)
-    assert len(keys()) == 4
+        assert len(keys()) == 4
+
+
+def test_what_was_trained_on_other_data_is_not_read(here):
+    (fleet,) = look(here, preset(BC)).todo
+    assert run_process(here, fleet).rows
+    (here / "runs" / fleet.name / "rows.json").unlink()
+    change_the_data()
+    again = run_process(here, fleet)
+    assert again.rows is None
+    assert "holds another run: data.fingerprint is" in again.error
+    # Nor where other evaluations were asked for.
+    save(make("fork-2", 400), "d.npz")
+    assert run_process(here, fleet).rows
+    (here / "runs" / fleet.name / "rows.json").unlink()
+    more = replace(fleet, episodes=2, env="manyhands/Fork-v0")
+    assert "another run: evaluations[1] is 0, not 2" in run_process(here, more).error
+
+
+def test_a_run_that_an_earlier_version_began_is_finished(here):
+    """It did not keep the returns of evaluations along the way."""
+    asked = preset(BC, episodes=2, evaluations=2, env="manyhands/Fork-v0")
+    (fleet,) = look(here, asked).todo
+    assert run_process(here, fleet).rows
+    place = here / "runs" / fleet.name
+    (place / "rows.json").unlink()
+    rows = Run(place).metrics()
+    Run(place).write_metrics(
+        {k: v for k, v in row.items() if k != "evaluation/returns"} for row in rows
+    )
+    again = run_process(here, fleet).rows
+    assert again
+    assert [row["curve_returns"] for row in again] == [[None, None]] * 2
+    assert all(len(row["curve"]) == 2 for row in again)
+
+
+def test_what_begins_after_the_end_ends_at_once(here):
+    """A fleet that was about to start when all were told to stop."""
+    long = preset(BC | {"steps": 9_999_999})
+    (fleet,) = look(here, long).todo
+    live = Live()
+    live.end()
+    outcome = run_process(here, fleet, live=live)
+    assert outcome.rows is None
+    assert outcome.killed
+    # One that waits for an earlier attempt does not go on waiting.
+    log = here / "runs" / fleet.name / "log.txt"
+    with log.open("ab") as file:
+        assert lock(file)
+        assert "still at work" in run_process(here, fleet, live=live).error
 
 
 def test_times_of_results_that_are_no_longer_known_are_left_out(here):

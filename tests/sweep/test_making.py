@@ -40,6 +40,8 @@ def test_whoever_waits_is_told_when_there_will_be_no_more(tmp_path):
         making.give_up()
         with pytest.raises(UserError, match="^fork:fork-2: could not be made"):
             waiting.result(60)
+    # It is not to blame.
+    assert not list((tmp_path / "data").glob("*.error"))
 
 
 def test_one_that_is_killed_leaves_nothing_half_made_and_is_told_of(tmp_path):

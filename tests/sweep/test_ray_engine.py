@@ -5,9 +5,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from manyhands.cli import main
 from manyhands.errors import UserError
 from manyhands.sweep import local, ray_engine
 from manyhands.sweep.benchmark import benchmark
+from manyhands.sweep.making import Making
 from manyhands.sweep.plan import Fleet, fleets
 from manyhands.sweep.preset import parse
 from manyhands.sweep.ray_engine import Ray, Share, choose
@@ -143,6 +146,43 @@ def test_a_fleet_that_fails_does_not_stop_the_others(cluster, tmp_path, monkeypa
     assert len(said) == 3  # one fleet that ends, two attempts at the other
 
 
+class Held:
+    """Data of which one set cannot be made, and another one takes forever."""
+
+    def __init__(self):
+        self.given_up = threading.Event()
+
+    def wait(self, fleet: Fleet) -> None:
+        if fleet.data == ("fork:bad",):
+            raise UserError("could not be made")
+        if fleet.data == ("fork:slow",):
+            assert self.given_up.wait(120)
+            raise UserError("nobody makes it any more")
+
+    def give_up(self) -> None:
+        self.given_up.set()
+
+
+@untidy
+def test_fleets_go_on_while_other_data_is_made(cluster, tmp_path):
+    cluster.add_node(num_cpus=1)
+    fleet = fleets(parse("some", content(QUICK)))[0]
+    with Making(tmp_path, [fleet]) as making:
+        making.wait(fleet)
+    todo = [
+        replace(fleet, data=("fork:bad",)),
+        fleet,
+        replace(fleet, data=("fork:slow",)),
+    ]
+    outcomes = Ray(cpus=1).run(tmp_path, todo, Held())  # pyright: ignore
+    first, second = next(outcomes), next(outcomes)
+    assert (first.fleet, first.rows) == (todo[0], None)
+    assert first.error == "could not be made"
+    assert second.fleet == fleet
+    assert second.rows
+    outcomes.close()  # and does not wait for the third
+
+
 @untidy
 @linux
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT])
@@ -248,7 +288,7 @@ def test_a_run_that_another_process_writes_is_left_alone(tmp_path, monkeypatch):
     log = tmp_path / "runs" / fleet.name / "log.txt"
     log.parent.mkdir(parents=True)
     with log.open("ab") as file:
-        assert local._claim(file)
+        assert local._claim(file, local.Live())
         program = [sys.executable, "-c", "input()"]
         other = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=file)
     with other:
@@ -258,7 +298,7 @@ def test_a_run_that_another_process_writes_is_left_alone(tmp_path, monkeypatch):
     assert outcome.rows is None
     assert "another process is still at work" in outcome.error
     with log.open("ab") as file:
-        assert local._claim(file)
+        assert local._claim(file, local.Live())
 
 
 def test_a_cluster_that_is_not_there(tmp_path, monkeypatch):

@@ -169,6 +169,21 @@ def test_what_has_diverged_is_never_the_best(rows):
     assert main.rows == [["zoo:hopper-heterogeneous-2", "1 of 2 diverged"]]
 
 
+def test_what_has_diverged_is_no_point_of_the_figure(rows):
+    rows += _of_another_number(rows)
+    for row in rows:
+        if row["label"] == "bc" and row["seed"] == 1:
+            row |= dict.fromkeys(("return_mean", "relative", "normalized"))
+            row["returns"] = [None]
+    figure = figures.heterogeneous(rows)
+    assert figure is not None
+    heights = {
+        line.get_label(): list(line.get_ydata()) for line in figure.axes[0].lines
+    }
+    assert heights["bc"] == pytest.approx([0.5])  # of four agents, seed 0 alone
+    assert len(heights["lbrac_v, best K"]) == 2
+
+
 def test_a_single_seed_has_no_deviation(rows):
     main = tables.tables([row for row in rows if row["seed"] == 1])[0]
     assert main.rows[0][1:] == ["0.70", "1.10 (K = 5)"]

@@ -132,17 +132,16 @@ def grid(
     return options, bool(lists)
 
 
-def updates_first(
+def options_first(
     learner: Algorithm, preset: str, options: Any, transitions: int
-) -> int:
-    """How many what is fitted first takes, on a data set of this size."""
+) -> Any:
+    """Of what is fitted first, on a data set of this size."""
     assert learner.first is not None
     changes = learner.first_changes(options)
     preset = learner.preset_first(preset)
     if learner.first in METHODS:
-        return resolve(preset, changes, transitions).steps
-    presets = algorithm(learner.first).presets
-    return hyper.resolve(presets, preset, changes).steps
+        return resolve(preset, changes, transitions)
+    return hyper.resolve(algorithm(learner.first).presets, preset, changes)
 
 
 def _short_warm_up(

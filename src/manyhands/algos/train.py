@@ -69,6 +69,7 @@ def train(
     checkpoint_seconds: float = 60.0,
     progress: Progress = _silent,
     inspect: Callable[[int, list[Any]], None] | None = None,
+    retrain: bool = True,
     **changes: Any,
 ) -> Policy | list[Policy]:
     """Learn a policy from logged data.
@@ -98,6 +99,7 @@ def train(
         progress: called with the updates done and what there is to show.
         inspect: called with the updates done and the models of all replicas, whenever
             these are evaluated along the way.
+        retrain: train once more what is finished in `out`; if False, read it.
         changes: single options, see the algorithm's `Options`.
 
     Returns:
@@ -132,7 +134,13 @@ def train(
             "env": wanted.envs[0] if isinstance(data, Trajectories) else wanted.envs,
         }
         more = {"evaluations": [evaluations, episodes], "scale_actions": scale_actions}
-        _begin(run, config, more)
+        finished = not retrain and (run.path / "summary.json").exists()
+        _begin(run, config, more, finished)
+        if finished:
+            many = len(wanted.sets) * len(wanted.ks) * len(wanted.seeds)
+            places = run.replicas(many * len(wanted.options[0]))
+            policies = [load_policy(place) for place in places]
+            return policies if wanted.several else policies[0]
     first = wanted.behaviors or _first(
         wanted,
         data,
@@ -191,16 +199,19 @@ def train(
     return policies if wanted.several else policies[0]
 
 
-def _begin(run: Run, config: dict[str, Any], more: dict[str, Any]) -> None:
+def _begin(
+    run: Run, config: dict[str, Any], more: dict[str, Any], finished: bool
+) -> None:
     """
     Args:
-        config: what decides the result.
-        more: what does not.
+        config: what decides the policies.
+        more: what does not, but what is said of them.
     """
     run.check()
     # Where policies are played decides nothing else, until some have been.
     played = any("evaluation/return_mean" in row for row in run.metrics())
-    same = [key for key in config if key != "env" or played]
+    same = [key for key in config if key != "env" or played or finished]
+    same += more if finished else []
     run.begin(config | more | {"environment": environment()}, same)
 
 

@@ -9,6 +9,7 @@ import tyro
 
 from manyhands.cli.console import err, out
 from manyhands.errors import UserError
+from manyhands.interrupts import sigterm_as_ctrl_c
 from manyhands.wording import counted
 
 if TYPE_CHECKING:
@@ -81,15 +82,16 @@ class Benchmark:
             minutes = (time.monotonic() - started) / 60
             err.print(f"{done} of {of}, {minutes:.1f} min: {words}", soft_wrap=True)
 
-        failed = benchmark(
-            preset,
-            self.out,
-            engine,
-            resume=self.resume,
-            only=self.only,
-            prepare=self._estimated,
-            progress=show,
-        )
+        with sigterm_as_ctrl_c():
+            failed = benchmark(
+                preset,
+                self.out,
+                engine,
+                resume=self.resume,
+                only=self.only,
+                prepare=self._estimated,
+                progress=show,
+            )
         try:
             if Results(self.out).rows():
                 show_results(self.out)

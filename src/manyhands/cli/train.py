@@ -53,7 +53,7 @@ class Train:
     reading: Reading = field(default_factory=ReadOptions)
 
     def run(self) -> None:
-        from manyhands.algos.asked import updates_first  # JAX: when needed
+        from manyhands.algos.asked import options_first  # JAX: when needed
         from manyhands.algos.registry import algorithm
         from manyhands.algos.train import train
 
@@ -71,8 +71,8 @@ class Train:
         stages: dict[str, First] = {}  # by the folder that they leave behind
         if learner.first and behavior is None:
             name = {"vq": "behaviors"}.get(learner.first, learner.first)
-            updates = updates_first(learner, self.preset, options, data.transitions)
-            stages["behavior"] = First(name, updates)
+            first = options_first(learner, self.preset, options, data.transitions)
+            stages["behavior"] = First(name, first.steps)
         if learner.before:
             stages["dynamics"] = First("dynamics", options.model_steps, at_most=True)
         before = [

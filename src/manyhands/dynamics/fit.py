@@ -262,10 +262,8 @@ class Fitting:
         for r, one in enumerate(found):
             arrays = flatten(one._replace(report={}))
             run.write_arrays(f"dynamics-{r}.safetensors", arrays)
-        run.write_json(
-            "summary.json",
-            {"replicas": [one.report for one in found], "seconds": seconds},
-        )
+        reports = [one.report for one in found]
+        run.write_summary({"replicas": reports, "seconds": seconds})
         run.remove_checkpoint()
 
     def _read(self, run: Run) -> list[Dynamics]:

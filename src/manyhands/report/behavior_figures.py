@@ -90,6 +90,8 @@ def training(metrics: list[dict[str, Any]]) -> "Figure":
     """Log-probability while training, on held-out steps and on those learned from."""
     figure = blank(6, 3.6)
     axes = figure.subplots()
+    # What has diverged is null in the file.
+    metrics = [{k: np.nan if v is None else v for k, v in m.items()} for m in metrics]
     replicas = sorted({row["replica"] for row in metrics})
     for r in replicas:
         rows = [row for row in metrics if row["replica"] == r]
@@ -108,14 +110,12 @@ def training(metrics: list[dict[str, Any]]) -> "Figure":
                 lw=1,
                 label=label if len(replicas) == 1 else None,
             ) if pairs else None
-    values = [row["heldout_log_prob"] for row in metrics]
-    low = np.quantile(values, 0.1)
-    top = max(row.get("behavior/log_prob_of_trajectory", -np.inf) for row in metrics)
-    axes.set(
-        xlabel="updates",
-        ylabel="log-probability (nats a transition)",
-        ylim=(low - 0.5, max(top, max(values)) + 0.3),
-    )
+    held_out = [row["heldout_log_prob"] for row in metrics]
+    learned = [row.get("behavior/log_prob_of_trajectory", np.nan) for row in metrics]
+    axes.set(xlabel="updates", ylabel="log-probability (nats a transition)")
+    if np.isfinite(held_out).any():
+        low = np.nanquantile(held_out, 0.1)
+        axes.set(ylim=(low - 0.5, np.nanmax([held_out, learned]) + 0.3))
     axes.legend(fontsize=7)
     axes.grid(alpha=0.3)
     return figure

@@ -17,7 +17,7 @@ from manyhands.sweep.preset import Preset
 from manyhands.sweep.results import Results
 from manyhands.wording import counted
 
-ATTEMPTS = 2  # of every fleet, in one call
+ATTEMPTS = 2  # of every fleet, in one call; then of its data sets, each for itself
 LOCK = ".lock"
 
 
@@ -56,8 +56,9 @@ def benchmark(
 ) -> list[Outcome]:
     """Run what is not done yet. Returns the fleets that failed, each at its last try.
 
-    A fleet that fails does not stop the others; it is tried again after them, and if it
-    was an error of its own, every data set for itself.
+    A fleet that fails does not stop the others; it is tried again after them, from its
+    last checkpoint. If several data sets fail again by an error of their own, then each
+    for itself: it may be one of them.
 
     Args:
         prepare: what is to be done -> the same, in parts where one is too large.
@@ -98,8 +99,8 @@ def _run(
         todo = [f for f in prepare(todo) if not held.there.issuperset(f.keys)]
         todo = placed(folder, todo)
     many = done + len(todo)
-    failed: list[Outcome] = []
-    for _ in range(ATTEMPTS):
+    lost: list[Outcome] = []
+    for attempt in range(ATTEMPTS + 1):
         failed = []
         with (
             making.Making(folder, todo) as data,
@@ -117,12 +118,15 @@ def _run(
                 seconds = outcome.rows[0]["fleet_seconds"]
                 words = f"{name}: {counted(len(outcome.rows), 'run')}, {seconds:.0f} s"
                 progress(done, many, words)
-        if not failed:
+        todo = [one.fleet for one in failed]
+        if attempt + 1 >= ATTEMPTS:
+            joint = [o for o in failed if len(o.fleet.data) > 1 and not o.killed]
+            lost += [one for one in failed if one not in joint]
+            todo = placed(folder, [f for one in joint for f in apart(one.fleet)])
+            many += len(todo) - len(joint)
+        if not todo:
             break
-        again = [[one.fleet] if one.killed else apart(one.fleet) for one in failed]
-        many += sum(map(len, again)) - len(failed)
-        todo = placed(folder, [fleet for some in again for fleet in some])
-    return failed
+    return lost
 
 
 def _remember(path: Path, preset: Preset) -> None:

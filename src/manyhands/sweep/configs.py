@@ -5,8 +5,6 @@ from typing import Any
 
 from manyhands.algos import asked
 from manyhands.algos.registry import algorithm
-from manyhands.behavior.methods import METHODS
-from manyhands.behavior.options import resolve
 from manyhands.sweep.plan import Fleet
 
 
@@ -21,7 +19,7 @@ def config_of(fleet: Fleet, transitions: int) -> dict[str, Any]:
     decided; `behavior`: of the estimate that is fitted first, if there is one."""
     learner, options = algorithm(fleet.algo), options_of(fleet)
     found = asdict(options)
-    if learner.first in METHODS:
-        preset, changes = learner.preset_first(fleet.preset), learner.first_changes
-        found["behavior"] = asdict(resolve(preset, changes(options), transitions))
+    if learner.first:
+        first = asked.options_first(learner, fleet.preset, options, transitions)
+        found["behavior"] = asdict(first)
     return found

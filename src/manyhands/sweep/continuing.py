@@ -163,11 +163,16 @@ def _check_options(folder: Path, chosen: list[Fleet], rows: list[Row]) -> None:
             *_change(f"{whose}: preset", row["preset"], fleet.preset),
             *_of_options(whose, row["options"], fleet.options),
             *_change(f"{whose}: env", row.get("env"), fleet.env),
-            *_change(f"{whose}: episodes", row.get("episodes", 0), fleet.episodes),
+            *_of_episodes(whose, row, fleet),
             *_of_versions(whose, row, fleet),
         ]
         for change in changes:
             raise _another(folder, change)
+
+
+def _of_episodes(whose: str, row: Row, fleet: Fleet) -> Iterator[Change]:
+    if "episodes" in row:  # earlier versions did not say so where there were none
+        yield from _change(f"{whose}: episodes", row["episodes"], fleet.episodes)
 
 
 def _of_versions(whose: str, row: Row, fleet: Fleet) -> Iterator[Change]:

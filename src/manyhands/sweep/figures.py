@@ -40,7 +40,7 @@ def heterogeneous(rows: list[dict[str, Any]]) -> "Figure | None":
     for axis, (task, sets) in zip(axes, found.items()):
         for number, label in enumerate(scores.labels):
             runs = {k: scores.best(data, label)[0] for k, data in sets.items()}
-            ks = sorted(k for k in runs if len(runs[k]))
+            ks = sorted(k for k in runs if len(runs[k]) and np.isfinite(runs[k]).all())
             mean = np.array([runs[k].mean() for k in ks])
             std = np.array([runs[k].std() for k in ks])
             color, marker = f"C{number}", "osD^vPX*<>h"[number % 11]

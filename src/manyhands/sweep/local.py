@@ -22,6 +22,25 @@ from manyhands.sweep.plan import Fleet
 PATIENCE = 120.0  # seconds, for an earlier attempt to end
 
 
+class Live:
+    """Processes at work, and an end to all of them, also to those that begin late."""
+
+    def __init__(self) -> None:
+        self.processes: set[subprocess.Popen] = set()
+        self.ended = False
+
+    def begin(self, process: subprocess.Popen) -> None:
+        self.processes.add(process)
+        if self.ended:
+            process.terminate()
+
+    def end(self) -> None:
+        """Each at the end of its chunk."""
+        self.ended = True
+        for process in list(self.processes):
+            process.terminate()
+
+
 @dataclass(frozen=True)
 class Local:
     jobs: int = 1
@@ -30,7 +49,7 @@ class Local:
         self, folder: Path, todo: list[Fleet], data: Making
     ) -> Generator[Outcome, None, None]:
         given, workers = environ(self.jobs), max(1, cores() // self.jobs)
-        live: set[subprocess.Popen] = set()
+        live = Live()
 
         def one(fleet: Fleet) -> Outcome:
             try:
@@ -46,8 +65,7 @@ class Local:
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 data.give_up()
-                for process in list(live):  # each at the end of its chunk
-                    process.terminate()
+                live.end()
                 raise
 
 
@@ -64,18 +82,19 @@ def run_process(
     fleet: Fleet,
     environ: dict[str, str] | None = None,
     workers: int | None = None,
-    live: set[subprocess.Popen] | None = None,
+    live: "Live | None" = None,
 ) -> Outcome:
     """Run a fleet in a process of its own, which ends when this one does.
 
     Args:
         workers: processes for its evaluations; as many as there are cores if None.
-        live: holds the process for as long as it runs, so that others may end it.
+        live: knows the process for as long as it runs, so that others may end it.
     """
+    live = live or Live()
     place = folder / "runs" / fleet.name
     place.mkdir(parents=True, exist_ok=True)
     with (place / "log.txt").open("ab") as log:
-        if not _claim(log):
+        if not _claim(log, live):
             return Outcome(
                 fleet,
                 None,
@@ -94,8 +113,7 @@ def run_process(
             env=environ,
         )
         assert process.stdin is not None
-        live = set() if live is None else live
-        live.add(process)
+        live.begin(process)
         try:
             process.stdin.write(fleet.to_json() + "\n")
             process.stdin.flush()
@@ -104,7 +122,7 @@ def run_process(
             process.kill()
             raise
         finally:
-            live.discard(process)
+            live.processes.discard(process)
             process.stdin.close()
             process.wait()
     if code:
@@ -116,13 +134,13 @@ def run_process(
     return Outcome(fleet, json.loads((place / "rows.json").read_text()))
 
 
-def _claim(log: IO[bytes]) -> bool:
+def _claim(log: IO[bytes], live: Live) -> bool:
     """Lock the log, which the fleet's process inherits: free again when that has ended,
     however this one does. An earlier attempt, on a node that its cluster has given up,
     may go on for a moment; two must not write to one run."""
     until = time.monotonic() + PATIENCE
     while not lock(log):
-        if time.monotonic() > until:
+        if time.monotonic() > until or live.ended:
             return False
         time.sleep(0.2)
     return True

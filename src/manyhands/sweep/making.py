@@ -8,6 +8,7 @@ DIR/data/NAME.npz, one after another. When its standard input ends, so does it.
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -22,6 +23,8 @@ from manyhands import datasets
 from manyhands.errors import UserError
 from manyhands.files import atomic_file, sweep
 from manyhands.sweep.plan import Fleet, safe
+
+GRACE = 60.0  # seconds
 
 
 def data_file(folder: Path, data: str) -> Path:
@@ -142,8 +145,10 @@ class Making(AbstractContextManager):
         for data in fleet.data:
             while made_here(data) and not data_file(self.folder, data).exists():
                 ended = self.process is None or self.process.poll() is not None
-                trouble = _trouble(self.folder, data)
-                words = trouble.read_text() if trouble.exists() else ""
+                try:
+                    words = _trouble(self.folder, data).read_text()
+                except FileNotFoundError:  # it is not its turn, or it has been made
+                    words = ""
                 # It may have been made in between.
                 if (ended or words) and not data_file(self.folder, data).exists():
                     words = words or "the process that makes data was killed"
@@ -152,21 +157,29 @@ class Making(AbstractContextManager):
 
     def give_up(self) -> None:
         """Whoever waits is told at once that there will be no more."""
-        if self.process:
-            assert self.process.stdin is not None
-            self.process.stdin.close()
+        if self.process is None:
+            return
+        assert self.process.stdin is not None
+        at_work = self.process.poll() is None
+        self.process.stdin.close()
+        self.process.wait()
+        if at_work:  # it was not killed by what it was making
+            for path in (self.folder / "data").glob("*.error"):
+                if not path.read_text():
+                    path.unlink()
 
     def __exit__(self, *error: Any) -> None:
         self.give_up()
-        if self.process:
-            self.process.wait()
 
 
 def end_with_the_caller() -> None:
-    """Of a process whose standard input its caller holds, for as long as it lives."""
+    """Of a process whose standard input its caller holds, for as long as it lives.
+    What learns saves its work first, which must not take long: the next one waits."""
 
     def wait() -> None:
         sys.stdin.read()
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(GRACE)
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()

@@ -81,7 +81,7 @@ class Ray:
                 while waiting or tasks:
                     for there in [one for one in waiting if one.done()]:
                         fleet, error = waiting.pop(there), there.exception()
-                        if isinstance(error, UserError):
+                        if isinstance(error, UserError | OSError):
                             yield Outcome(fleet, None, str(error))
                         elif error:
                             raise error

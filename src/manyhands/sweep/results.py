@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from manyhands.errors import UserError
-from manyhands.files import atomic_file
+from manyhands.files import atomic_file, strict_json
 from manyhands.sweep.plan import Key
 
 
@@ -56,4 +56,4 @@ def read(folder: Path) -> list[dict[str, Any]]:
 
 
 def _lines(rows: Iterable[dict[str, Any]]) -> str:
-    return "".join(json.dumps(row) + "\n" for row in rows)
+    return "".join(json.dumps(strict_json(row)) + "\n" for row in rows)

@@ -14,7 +14,7 @@ from typing import Any
 
 from manyhands import datasets
 from manyhands.algos import arenas
-from manyhands.algos.policy import Policy, load_policy
+from manyhands.algos.policy import Policy
 from manyhands.algos.registry import algorithm
 from manyhands.algos.train import train
 from manyhands.behavior.estimate import Behavior
@@ -40,24 +40,21 @@ def run(folder: Path, fleet: Fleet, workers: int | None = None) -> list[dict[str
     shown = _shown(fleet, sets)
     found, maps = _behaviors(fleet, sets, place, shown) if fleet.k else (None, {})
     learning = Learning(shown, place / "maps_learning.json")
-    if (place / "summary.json").exists():
-        # The attempt before ended behind the last update.
-        policies = [load_policy(one) for one in Run(place).replicas(len(fleet.keys))]
-    else:
-        policies = train(
-            _one_or_all(sets),
-            fleet.algo,
-            behavior=found,
-            seed=list(fleet.seeds),
-            preset=fleet.preset,
-            env=_env(fleet, sets),
-            episodes=fleet.episodes,
-            evaluations=fleet.evaluations,
-            workers=workers,
-            out=place,
-            inspect=learning,
-            **fleet.options,
-        )
+    policies = train(
+        _one_or_all(sets),
+        fleet.algo,
+        behavior=found,
+        seed=list(fleet.seeds),
+        preset=fleet.preset,
+        env=_env(fleet, sets),
+        episodes=fleet.episodes,
+        evaluations=fleet.evaluations,
+        workers=workers,
+        out=place,
+        inspect=learning,
+        retrain=False,  # the attempt before may have ended behind its last update
+        **fleet.options,
+    )
     metrics = Run(place).metrics()
     each = len(policies) // len(sets)
     about = [
@@ -156,7 +153,8 @@ def _row(
         "evaluations": fleet.evaluations,
         "behaviors": policy.summary["behaviors"],
         "curve": curve,
-        "curve_returns": [m["evaluation/returns"] for m in along],
+        # A run that an earlier version began does not have them.
+        "curve_returns": [m.get("evaluation/returns") for m in along],
         "codes_used": policy.summary.get("behavior", {}).get("codes_used"),
         "ari": policy.summary.get("behavior", {}).get("ari"),
         "transitions": data.transitions,

@@ -30,11 +30,12 @@ function agentsSection() {
       points: found.map(([agents, scores]) => [agents, meanOf(scores)]), band: found.map(([agents, s]) => [agents, meanOf(s) - deviation(s), meanOf(s) + deviation(s)]) };
   }).filter((line) => line.points.length);
   const lines = drawn.map(([, sets]) => linesOf(sets));
-  const y = { label: "relative return", range: padded(range(lines.flat().flatMap((line) => line.band.flatMap(([, low, high]) => [low, high])))) };
+  const units = [...new Set(drawn.flatMap(([, sets]) => sets.map(([, d]) => UNITS[DATA.data[d].units])))].join(" or ");
+  const y = { label: units, range: padded(range(lines.flat().flatMap((line) => line.band.flatMap(([, low, high]) => [low, high])))) };
   const figures = drawn.map(([task, sets], t) => {
     const agents = sets.map(([n]) => n);
-    return figure(`Agents of ${task}`, "Relative return by the number of agents that made the data: the mean over seeds, and one deviation to each side. Below 1 a learner is worse than those it learnt from.",
-      el("div", {}, lineChart({ series: lines[t], width: room(2), height: 260, dots: true, x: { label: "agents that made the data", ticks: agents, range: range(agents) }, y, label: `relative return on ${task}` }), legend(lines[t])),
+    return figure(`Agents of ${task}`, `By the number of agents that made the data: the mean over seeds, and one deviation to each side.${units === UNITS.relative ? " Below 1 a learner is worse than those it learnt from." : ""}`,
+      el("div", {}, lineChart({ series: lines[t], width: room(2), height: 260, dots: true, x: { label: "agents that made the data", ticks: agents, range: range(agents) }, y, label: `${units} on ${task}` }), legend(lines[t])),
       () => [["algorithm", "agents", "mean", "low", "high"], ...lines[t].flatMap((s) => s.points.map(([n, value], i) => [s.label, n, value, s.band[i][1], s.band[i][2]]))]);
   });
   return section("agents", "More agents", el("div", { class: "row" }, figures));
@@ -56,7 +57,7 @@ function varyingSection() {
 
 function togetherSection() {
   const parts = DATA.together.map((t) => {
-    const order = t.names.map((_, i) => i).sort((a, b) => t.middle[b][0] - t.middle[a][0]);
+    const order = t.names.map((_, i) => i).sort((a, b) => (t.middle[b][0] ?? -Infinity) - (t.middle[a][0] ?? -Infinity));
     const rows = order.map((i) => ({ label: t.names[i], value: t.middle[i][0], low: t.middle[i][1], high: t.middle[i][2], color: color(i), shape: shape(i), text: fixed(t.middle[i][0], digits(t.middle[i][0])) }));
     const values = order.map((i) => order.map((j) => t.better[i][j]?.[0] ?? null));
     const kind = UNITS[t.kind], on = plural(t.sets, "data set");

@@ -101,7 +101,7 @@ function figure(title, caption, plot, table, classes = "") {
 
 function csv(rows) {
   const cell = (value) => {
-    const text = value === null || value === undefined ? "" : String(value);
+    const text = value === null || value === undefined || (typeof value === "number" && !known(value)) ? "" : String(value);
     return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
   return rows.map((row) => row.map(cell).join(",")).join("\n") + "\n";

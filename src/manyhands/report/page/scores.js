@@ -50,7 +50,7 @@ function scoreFigure() {
     const choose = el("button", { type: "button", class: "link", "aria-pressed": String(d === page.data), onclick: () => { pickData(d); byId("one").scrollIntoView(); } }, data.name);
     return el("tr", {}, el("th", { scope: "row" }, choose), cells.map((cell, l) => {
       if (!cell.scores.length) return el("td", {}, "");
-      const shade = others && known(means[l]) ? Math.max(0, (means[l] - low) / (high - low)) : 0, best = others && means[l] === most;
+      const shade = others && known(means[l]) ? Math.max(0, (means[l] - low) / (high - low)) : 0, best = others && known(means[l]) && means[l] === most;
       return el("td", { style: `background-color: rgb(0 114 178 / ${(0.42 * shade).toFixed(2)})`, title: `seeds ${cell.runs.map((r) => r.seed).join(", ")}: ${cell.scores.map((s) => (known(s) ? short(Number(s.toPrecision(4))) : "diverged")).join(", ")}` },
         el(best ? "b" : "span", {}, plusMinus(cell.scores)), cell.several && page.k === null ? el("small", {}, ` K = ${cell.k}`) : null);
     }));
