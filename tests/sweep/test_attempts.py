@@ -1,0 +1,160 @@
+"""Fleets that end in every way, and what the next attempt makes of it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from untrained import BC, Untrained, change_the_data, keys, preset, rows_of, run
+
+from manyhands import make, save
+from manyhands.files import lock
+from manyhands.runs import Run
+from manyhands.sweep.benchmark import Outcome, benchmark
+from manyhands.sweep.continuing import look
+from manyhands.sweep.counting import Counter
+from manyhands.sweep.device_speed import Speed
+from manyhands.sweep.local import Live, run_process
+from manyhands.sweep.plan import Fleet
+from manyhands.sweep.results import Results
+
+pytestmark = pytest.mark.usefixtures("here")
+
+
+def test_what_was_trained_and_not_written_down_is_not_trained_again(here):
+    """A kill behind the last update."""
+    asked = preset(BC, episodes=2, evaluations=2, env="manyhands/Fork-v0")
+    (fleet,) = look(here, asked).todo
+    rows = run_process(here, fleet).rows
+    place = here / "runs" / fleet.name
+    (place / "rows.json").unlink()
+    trained = (place / "policy.safetensors").stat().st_mtime_ns
+    again = run_process(here, fleet).rows
+    assert (place / "policy.safetensors").stat().st_mtime_ns == trained
+    assert rows
+    assert again
+    for one in (*rows, *again):
+        for name in ("fleet_seconds", "fleet_resumed"):
+            one.pop(name)
+        assert len(one["returns"]) == 2
+        # Every episode along the way, too.
+        assert [len(returns) for returns in one["curve_returns"]] == [2, 2]
+        means = [sum(returns) / 2 for returns in one["curve_returns"]]
+        assert means == pytest.approx([mean for _, mean, _ in one["curve"]])
+    assert again == rows
+
+
+def test_the_same_result_twice_is_written_once(here):
+    here.mkdir()
+    (fleet,) = look(here, preset(BC)).chosen
+    rows = rows_of(here, fleet)
+    Results(here).add(rows + rows)
+    Results(here).add(rows)
+    assert len(Results(here).rows()) == len(rows) == 2
+
+
+class Failing(Untrained):
+    """Fleets of several data sets fail, with or without an error of their own."""
+
+    def __init__(self, killed: bool):
+        super().__init__()
+        self.killed = killed
+
+    def run(self, folder, todo, data):
+        for fleet in todo:
+            self.ran.append(fleet)
+            rows = None if len(fleet.data) > 1 else rows_of(folder, fleet)
+            yield Outcome(fleet, rows, "too bad", killed=self.killed)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_one_bad_data_set_does_not_take_others_with_it(here, killed):
+    engine, said = Failing(killed), []
+    both = preset(BC, data=["d.npz", "e.npz"])
+
+    def joined(todo: list[Fleet]) -> list[Fleet]:
+        return [replace(todo[0], data=("d.npz", "e.npz"))]
+
+    failed = benchmark(
+        both, here, engine, prepare=joined, progress=lambda *a: said.append(a[:2])
+    )
+    ran, whole = [fleet.data for fleet in engine.ran], ("d.npz", "e.npz")
+    if killed:  # apart they would be, too
+        assert ran == [whole, whole]
+        assert [outcome.fleet.data for outcome in failed] == [whole]
+        assert said[-1] == (0, 1)
+    else:  # once more from the checkpoint, then apart
+        assert ran == [whole, whole, ("d.npz",), ("e.npz",)]
+        assert not failed
+        assert said[-1] == (2, 2)
+        assert len(keys()) == 4
+
+
+def test_what_was_trained_on_other_data_is_not_read(here):
+    (fleet,) = look(here, preset(BC)).todo
+    assert run_process(here, fleet).rows
+    (here / "runs" / fleet.name / "rows.json").unlink()
+    change_the_data()
+    again = run_process(here, fleet)
+    assert again.rows is None
+    assert "holds another run: data.fingerprint is" in again.error
+    # Nor where other evaluations were asked for.
+    save(make("fork-2", 400), "d.npz")
+    assert run_process(here, fleet).rows
+    (here / "runs" / fleet.name / "rows.json").unlink()
+    more = replace(fleet, episodes=2, env="manyhands/Fork-v0")
+    assert "another run: evaluations[1] is 0, not 2" in run_process(here, more).error
+
+
+def test_a_run_that_an_earlier_version_began_is_finished(here):
+    """It did not keep the returns of evaluations along the way."""
+    asked = preset(BC, episodes=2, evaluations=2, env="manyhands/Fork-v0")
+    (fleet,) = look(here, asked).todo
+    assert run_process(here, fleet).rows
+    place = here / "runs" / fleet.name
+    (place / "rows.json").unlink()
+    rows = Run(place).metrics()
+    Run(place).write_metrics(
+        {k: v for k, v in row.items() if k != "evaluation/returns"} for row in rows
+    )
+    again = run_process(here, fleet).rows
+    assert again
+    assert [row["curve_returns"] for row in again] == [[None, None]] * 2
+    assert all(len(row["curve"]) == 2 for row in again)
+
+
+def test_what_begins_after_the_end_ends_at_once(here):
+    """A fleet that was about to start when all were told to stop."""
+    long = preset(BC | {"steps": 9_999_999})
+    (fleet,) = look(here, long).todo
+    live = Live()
+    live.end()
+    outcome = run_process(here, fleet, live=live)
+    assert outcome.rows is None
+    assert outcome.killed
+    # One that waits for an earlier attempt does not go on waiting.
+    log = here / "runs" / fleet.name / "log.txt"
+    with log.open("ab") as file:
+        assert lock(file)
+        assert "still at work" in run_process(here, fleet, live=live).error
+
+
+def test_times_of_results_that_are_no_longer_known_are_left_out(here):
+    """A file that is gone, an option of another version: no reason to refuse work."""
+    run(preset(BC, BC | {"label": "old"}))
+    speed = Speed("cpu: test", 1e10, 1e9, 1e-6, False)
+    more = {
+        "fleet_resumed": False,
+        "fleet_seconds": 9.0,
+        "environment": {"device": speed.device},
+        "curve": [],
+    }
+    rows = [row | more for row in Results(here).rows()]
+    assert {row["label"] for row in rows} == {"bc", "old"}
+    for row in rows:
+        if row["label"] == "old":
+            row["options"] = {"renamed": 3}
+    (here / "results.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    assert set(Counter(here, speed).correction) == {"bc"}
+    Path("d.npz").unlink()
+    assert Counter(here, speed).correction == {}
