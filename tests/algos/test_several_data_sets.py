@@ -155,3 +155,24 @@ def test_what_cannot_train_together_is_refused(sets, fitted, tmp_path):
     with pytest.raises(UserError, match="env: expected an environment's id"):
         train([sets[0], nowhere], "bc", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_what_is_finished_can_be_read_in_place_of_being_trained_again(sets, tmp_path):
+    """Every replica, of all sets, options and seeds; and nothing else."""
+    how: dict[str, Any] = dict(seed=[0, 1], steps=5, batch_size=32, width=16)
+    how |= dict(policy_rate=[1e-3, 3e-3], episodes=0, out=tmp_path)
+    trained = train(sets, "bc", **how)
+    written = (tmp_path / "policy.safetensors").stat().st_mtime_ns
+    found = train(sets, "bc", retrain=False, **how)
+    assert len(found) == 2 * 2 * 2
+    for one, other in zip(trained, found, strict=True):
+        same_bits(one, other)
+        assert one.options == other.options
+        assert one.summary == other.summary
+    assert (tmp_path / "policy.safetensors").stat().st_mtime_ns == written
+    with pytest.raises(UserError, match=r"holds another run: options\[0\].width is 16"):
+        train(sets, "bc", retrain=False, **how | {"width": 32})
+    with pytest.raises(UserError, match="holds another run: scale_actions"):
+        train(sets, "bc", retrain=False, scale_actions=True, **how)
+    train(sets, "bc", **how)
+    assert (tmp_path / "policy.safetensors").stat().st_mtime_ns > written

@@ -106,6 +106,15 @@ def test_what_was_trained_on_other_data_is_not_read(here):
     assert "another run: evaluations[1] is 0, not 2" in run_process(here, more).error
 
 
+def test_what_the_data_decided_is_written_down(here):
+    iql = {"name": "iql", "steps": 5, "width": 16, "reward_scale": 0.0}
+    fleets = look(here, preset(iql, BC)).todo
+    decided = {f.algo: run_process(here, f).rows[0]["decided"] for f in fleets}
+    assert decided["bc"] == {}
+    assert list(decided["iql"]) == ["reward_scale"]
+    assert decided["iql"]["reward_scale"] > 0
+
+
 def test_a_run_that_an_earlier_version_began_is_finished(here):
     """It did not keep the returns of evaluations along the way."""
     asked = preset(BC, episodes=2, evaluations=2, env="manyhands/Fork-v0")

@@ -171,8 +171,10 @@ def _check_options(folder: Path, chosen: list[Fleet], rows: list[Row]) -> None:
 
 
 def _of_episodes(whose: str, row: Row, fleet: Fleet) -> Iterator[Change]:
-    if "episodes" in row:  # earlier versions did not say so where there were none
-        yield from _change(f"{whose}: episodes", row["episodes"], fleet.episodes)
+    """Earlier versions did not say how many where there were none."""
+    for name in ("episodes", "evaluations"):
+        if name in row:
+            yield from _change(f"{whose}: {name}", row[name], getattr(fleet, name))
 
 
 def _of_versions(whose: str, row: Row, fleet: Fleet) -> Iterator[Change]:
@@ -181,7 +183,6 @@ def _of_versions(whose: str, row: Row, fleet: Fleet) -> Iterator[Change]:
     known."""
     if "config" not in row:
         return
-    yield from _change(f"{whose}: evaluations", row["evaluations"], fleet.evaluations)
     now = strict_json(config_of(fleet, row["transitions"]))
     yield from _shared(f"{whose}: ", row["config"], now)
 

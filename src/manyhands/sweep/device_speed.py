@@ -20,7 +20,6 @@ GPU_RATE = 57e12  # FLOP/s beyond that
 CPU_SHARE = 0.5
 CPU_PRODUCT = 10e-6
 
-
 # Limits of Linux' control groups, of their second version and of their first.
 CONTAINER = (
     Path("/sys/fs/cgroup/memory.max"),

@@ -24,7 +24,7 @@ from manyhands.errors import UserError
 from manyhands.files import atomic_file, sweep
 from manyhands.sweep.plan import Fleet, safe
 
-GRACE = 60.0  # seconds
+GRACE = 60.0  # seconds, for a process to save its work when its caller has ended
 
 
 def data_file(folder: Path, data: str) -> Path:

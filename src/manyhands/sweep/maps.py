@@ -82,7 +82,7 @@ def with_policy(model: Any, percentile: np.ndarray) -> dict[str, Any] | None:
     """The plane of a policy that has a place among behaviors, with the policy in it;
     None where learning has diverged."""
     W, E, e_pi = (_unit(np.asarray(x)) for x in (model.W, model.E, model.e_pi[None]))
-    if not all(np.isfinite(x).all() for x in (W, E, e_pi)):
+    if not _finite(W, E, e_pi):
         return None
     found = place(W, np.concatenate([E, e_pi]), percentile)
     x, y = found["behaviors"]
@@ -147,8 +147,8 @@ class Fitting:
         for r, own in self.percentile.items():
             # The rows of W beyond its trajectories are padding.
             rows, centers = _unit(W[r][: len(own)]), _unit(E[r][active[r]])
-            finite = np.isfinite(rows).all() and np.isfinite(centers).all()
-            maps[r] = place(rows, centers, own) if finite else None
+            mapped = _finite(rows, centers)
+            maps[r] = place(rows, centers, own) if mapped else None
         self.points.add(step, maps)
 
     def maps(self, r: int, behavior: Behavior) -> dict[str, Any] | None:
@@ -161,7 +161,7 @@ class Fitting:
             for one in self.points.few(r, end)
         ]
         W, E = (_unit(np.asarray(x)) for x in (behavior.model.W, behavior.model.E))
-        if not (np.isfinite(W).all() and np.isfinite(E).all()):
+        if not _finite(W, E):
             return None
         own = self.percentile[r]
         shown = chosen(len(own))
@@ -199,6 +199,10 @@ def spread(steps: list[int], end: int) -> list[int]:
     aims = [end * (n + 0.5) / POINTS for n in range(POINTS)]
     near = [min(steps, key=lambda step: abs(step - aim)) for aim in aims if steps]
     return sorted(set(near))
+
+
+def _finite(*arrays: np.ndarray) -> bool:
+    return all(np.isfinite(array).all() for array in arrays)
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ does.
 import json
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,7 @@ def _row(
     about: dict[str, Any] = {"return_std": None, "episodes": 0, "returns": []}
     about |= policy.summary["policy"]
     about.pop("algo")
+    config, used = config_of(fleet, data.transitions), asdict(policy.options)
     along = [m for m in metrics if "evaluation/return_mean" in m]
     curve = [
         [m["step"], m["evaluation/return_mean"], m["evaluation/relative"]]
@@ -148,7 +150,8 @@ def _row(
         "algo": fleet.algo,
         "preset": fleet.preset,
         "options": fleet.options,
-        "config": config_of(fleet, data.transitions),
+        "config": config,
+        "decided": {name: used[name] for name in used if used[name] != config[name]},
         "env": fleet.env,
         "evaluations": fleet.evaluations,
         "behaviors": policy.summary["behaviors"],
