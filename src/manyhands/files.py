@@ -5,6 +5,7 @@ import math
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +15,48 @@ from typing import IO, Any
 import numpy as np
 from safetensors.numpy import save
 
+from manyhands.errors import UserError
+
 _PARTIAL = re.compile(r"\..+-.+\.partial(\..*)?")  # the names that `atomic_file` makes
+
+
+def check_regular(path: Path) -> None:
+    """Refuse pipes and devices before they are opened: they may never end."""
+    mode = path.stat().st_mode
+    if stat.S_ISREG(mode):
+        return
+    kinds = {
+        stat.S_ISDIR: "a directory",
+        stat.S_ISFIFO: "a pipe",
+        stat.S_ISCHR: "a device",
+        stat.S_ISBLK: "a device",
+        stat.S_ISSOCK: "a socket",
+    }
+    found = next((kind for is_it, kind in kinds.items() if is_it(mode)), "another kind")
+    raise UserError(f"{path}: expected a file, got {found}")
+
+
+def file_inside(root: Path, path: Path) -> Path:
+    """The path of a file in the folder `root`, to be read or written to, if it is one.
+
+    Folders from others may hold symbolic links, which must not make us read, or write
+    to, other files of this machine.
+    """
+    check_inside(root, path)
+    if path.exists():
+        check_regular(path)
+    return path
+
+
+def check_inside(root: Path, path: Path) -> None:
+    home, found = root.resolve(), path.resolve()
+    # Downloads from the Hugging Face hub are links into the folder `blobs` beside.
+    hub = home.parent.parent / "blobs" if home.parent.name == "snapshots" else home
+    if not (found.is_relative_to(home) or found.is_relative_to(hub)):
+        raise UserError(
+            f"{path}: expected a file in {root}, found a link that leads out of it, to "
+            f"{found}"
+        )
 
 
 @contextmanager

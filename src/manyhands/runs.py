@@ -30,7 +30,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from manyhands.errors import UserError
-from manyhands.files import atomic_file, save_arrays, strict_json, sweep
+from manyhands.files import atomic_file, file_inside, save_arrays, strict_json, sweep
 from manyhands.types import Pytree
 from manyhands.version import __version__
 
@@ -114,7 +114,7 @@ class Run:
 
     def _sweep(self) -> None:
         """Remove what a writer that was killed left half-written."""
-        for folder in [self.path, *(p for p in self.path.rglob("*") if p.is_dir())]:
+        for folder in [self.path, *(p for p in self.path.rglob("*") if _own_folder(p))]:
             sweep(folder)
 
     # JSON
@@ -127,8 +127,12 @@ class Run:
         """What has diverged is null there: other programs know no NaN."""
         self.write_json("summary.json", strict_json(summary))
 
+    def _file(self, name: str) -> Path:
+        """One of the run's files, which may come from others."""
+        return file_inside(self.path, self.path / name)
+
     def read_json(self, name: str) -> Any:
-        path = self.path / name
+        path = self._file(name)
         try:
             return json.loads(path.read_text())
         except FileNotFoundError:
@@ -152,11 +156,11 @@ class Run:
 
     def append_metrics(self, rows: Iterable[dict[str, Any]]) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / "metrics.jsonl").open("a") as file:
+        with self._file("metrics.jsonl").open("a") as file:
             file.writelines(_line(row) for row in rows)
 
     def metrics(self) -> list[dict[str, Any]]:
-        path = self.path / "metrics.jsonl"
+        path = self._file("metrics.jsonl")
         if not path.exists():
             return []
         rows = []
@@ -187,7 +191,7 @@ class Run:
 
     def read_arrays(self, name: str) -> dict[str, np.ndarray]:
         try:
-            return load_file(self.path / name)
+            return load_file(self._file(name))
         except FileNotFoundError:
             raise UserError(
                 f"{self.path / name}: no such file; expected a run directory"
@@ -205,12 +209,20 @@ class Run:
             table.writerows(zip(*columns.values()))
 
     def assignments(self) -> list[dict[str, str]]:
-        with (self.path / "assignments.csv").open(newline="") as file:
+        with self._file("assignments.csv").open(newline="") as file:
             return list(csv.DictReader(file))
 
     def write_embeddings(self, **arrays: np.ndarray) -> None:
         with atomic_file(self.path / "embeddings.npz") as temporary:
             np.savez(temporary, allow_pickle=False, **arrays)
+
+    def embeddings(self) -> dict[str, np.ndarray]:
+        """Empty where there are none."""
+        path = self._file("embeddings.npz")
+        if not path.exists():
+            return {}
+        with np.load(path, allow_pickle=False) as arrays:
+            return dict(arrays)
 
     def replicas(self, many: int) -> list[Path]:
         """Where each of so many is: a single one at the top."""
@@ -240,6 +252,10 @@ class Run:
 
     def remove_checkpoint(self) -> None:
         shutil.rmtree(self.checkpoint.parent, ignore_errors=True)
+
+
+def _own_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def command_of(config: Any) -> str | None:

@@ -264,7 +264,10 @@ def test_files_that_do_not_agree(root):
         ({"codebase_version": None}, "expected one of v2.0, v2.1, v3.0, got None"),
         ({"features": None}, "meta/info.json: expected an object with features"),
         ({"data_path": "d/{episode_index}.parquet"}, "data_path: expected files d/"),
-        ({"data_path": None}, "data_path: expected files None, found none"),
+        (
+            {"data_path": None},
+            "data_path: expected a path inside this folder, got None",
+        ),
     ],
 )
 def test_bad_info(root, change, message):

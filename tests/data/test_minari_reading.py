@@ -108,8 +108,9 @@ def test_collected_in_an_environment(store, storage):
     for where in (folder, folder / "data"):
         assert read(where).fingerprint == data.fingerprint
     assert formats.read(folder).fingerprint == data.fingerprint  # detected
-    edit_metadata(folder, observation_space=None, action_space=None)
-    assert read(folder).fingerprint == data.fingerprint  # spaces from the environment
+    edit_metadata(folder, observation_space=None)
+    with pytest.raises(UserError, match="expected observation_space, found"):
+        read(folder)  # no environment is made to find it out
 
 
 @pytest.mark.parametrize("storage", STORAGES)

@@ -19,7 +19,17 @@ EARLIER = re.compile(
 
 
 def today(env_id: str) -> str:
-    """The environment that made a data set, or its version that can still be made."""
+    """The environment that a file names, or its version that can still be made.
+
+    "module:ID" makes Gymnasium import the module. A file may not ask for that; a person
+    may, by naming the environment.
+    """
+    if ":" in env_id:
+        raise UserError(
+            f"env: the file names {env_id}, but a file may not make us import a "
+            f"module; if you trust it, name it yourself (--env {env_id}), or pass "
+            "--episodes 0"
+        )
     found = EARLIER.fullmatch(env_id)
     if not found:
         return env_id

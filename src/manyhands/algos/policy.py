@@ -100,6 +100,8 @@ def load_policy(path: str | Path) -> Policy:
     run = Run(path)
     about = run.read_object("policy.json", ("algo", "options", "env_id", "summary"))
     with named_in_errors(run.path / "policy.json"):
+        if not isinstance(about["env_id"], str | None):
+            raise UserError(f"env_id: expected text or null, got {about['env_id']!r}")
         learner = algorithm(about["algo"])
         default = next(iter(learner.presets.values()))
         options = hyper.restore(type(default), about["options"])

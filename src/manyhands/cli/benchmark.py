@@ -9,6 +9,7 @@ import tyro
 
 from manyhands.cli.console import err, out
 from manyhands.errors import UserError
+from manyhands.files import check_inside
 from manyhands.interrupts import sigterm_as_ctrl_c
 from manyhands.wording import counted
 
@@ -151,6 +152,8 @@ def show_results(folder: Path, page: Path | None = None) -> None:
     from manyhands.sweep import page as pages
 
     rows = results.read(folder)
+    for name in ("tables", "figures"):
+        check_inside(folder, folder / name)
     made = tables.tables(rows)
     written = [
         tables.write(made, folder / "tables"),

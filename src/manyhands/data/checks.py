@@ -37,6 +37,8 @@ def check(data: "Trajectories") -> None:
         )
     _sources(data)
     _bounds(data)
+    if not isinstance(data.env_id, str | None):
+        raise UserError(f"env_id: expected text, got {data.env_id!r}")
 
 
 def same_length(rows: int, **arrays: np.ndarray | None) -> None:

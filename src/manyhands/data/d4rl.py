@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 
+from manyhands.data import hdf5
 from manyhands.data.npz import REQUIRED, from_fields, to_fields
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
@@ -33,24 +34,21 @@ ROWS_PER_CHUNK = 16_384
 
 
 def read(where: str, options: "ReadOptions") -> Trajectories:
-    try:
-        with h5py.File(where) as file:
-            arrays = _arrays(file, options.source_from)
-    except OSError as error:
-        raise UserError(f"expected an HDF5 file: {error}") from error
+    with hdf5.open_file(where) as file:
+        arrays = _arrays(file, options.source_from)
     name = Path(where).stem
     if "timeouts" not in arrays and options.max_steps is None and LIMITED.match(name):
         options = replace(options, max_steps=1000)
     return from_fields(arrays, options, name)
 
 
-def _arrays(file: h5py.File, source_from: str | None) -> dict[str, Any]:
+def _arrays(file: hdf5.Group, source_from: str | None) -> dict[str, Any]:
     wanted = {key: key for key in (*FIELDS, "source", source_from) if key}
     wanted["log_probs"] = LOG_PROBS
     arrays = {
         key: found[()]
         for key, path in wanted.items()
-        if isinstance(found := file.get(path), h5py.Dataset)
+        if isinstance(found := file.get(path), hdf5.Array)
     }
     missing = [key for key in REQUIRED if key not in arrays]
     if missing:
@@ -58,7 +56,7 @@ def _arrays(file: h5py.File, source_from: str | None) -> dict[str, Any]:
     return arrays | _attributes(file, arrays.get("source"))
 
 
-def _attributes(file: h5py.File, source: np.ndarray | None) -> dict[str, Any]:
+def _attributes(file: hdf5.Group, source: np.ndarray | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key in ("action_low", "action_high", "source_names", "env_id"):
         if key in file.attrs:

@@ -12,6 +12,7 @@ from typing import Protocol, cast
 
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError, named_in_errors
+from manyhands.files import check_regular
 
 BY_NAME = ("minari",)  # formats whose place need not be a path
 FORMATS = ("d4rl", "minari", "robomimic", "lerobot", "npz")
@@ -84,6 +85,7 @@ def detect(path: Path) -> str:
             f"{path}: expected a LeRobot directory (meta/info.json) or a Minari one "
             "(data/metadata.json), found neither"
         )
+    check_regular(path)
     format_ = SUFFIXES.get(path.suffix)
     if format_ is None:
         raise UserError(
@@ -91,14 +93,11 @@ def detect(path: Path) -> str:
             "format in front, as in npz:FILE"
         )
     if format_ == "d4rl":
-        import h5py
+        from manyhands.data import hdf5
 
-        try:
-            with h5py.File(path) as file:
-                if isinstance(file.get("data"), h5py.Group):
-                    return "robomimic"
-        except OSError as error:
-            raise UserError(f"{path}: expected an HDF5 file: {error}") from error
+        with named_in_errors(path), hdf5.open_file(path) as file:
+            if isinstance(file.get("data"), hdf5.Group):
+                return "robomimic"
     return format_
 
 

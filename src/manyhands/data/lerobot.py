@@ -45,7 +45,7 @@ from manyhands.data.lerobot_tables import (
 )
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError, require
-from manyhands.files import atomic_directory
+from manyhands.files import atomic_directory, file_inside
 
 if TYPE_CHECKING:
     from manyhands.data.formats import ReadOptions
@@ -62,10 +62,7 @@ FPS = 1  # the time of a step is not known: timestamps count steps
 def read(where: str, options: "ReadOptions") -> Trajectories:
     root = Path(where)
     info = read_info(root)
-    template = str(info.get("data_path"))
-    files = sorted(root.glob(re.sub(r"{.*?}", "*", template)))
-    if not files:
-        raise UserError(f"data_path: expected files {template}, found none")
+    files = _tables(root, info.get("data_path"))
     there = column_names(files[0])
     keys = list(options.keys) or [key for key in STATES if key in there] or [STATES[0]]
     following = [f"next.{key}" for key in keys]
@@ -104,6 +101,20 @@ def read(where: str, options: "ReadOptions") -> Trajectories:
         name=root.name,
         copy=False,
     )
+
+
+def _tables(root: Path, template: Any) -> list[Path]:
+    """The files with frames, which all lie in this folder."""
+    parts = Path(template).parts if isinstance(template, str) else ()
+    if not parts or ".." in parts or Path(str(template)).is_absolute():
+        raise UserError(
+            "meta/info.json: data_path: expected a path inside this folder, got "
+            f"{template!r}"
+        )
+    files = sorted(root.glob(re.sub(r"{.*?}", "*", str(template))))
+    if not files:
+        raise UserError(f"data_path: expected files {template}, found none")
+    return [file_inside(root, path) for path in files]
 
 
 def _join(frames: Frames, columns: list[str]) -> np.ndarray:

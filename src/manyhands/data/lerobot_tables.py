@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.errors import UserError, require
+from manyhands.files import file_inside
 
 VERSIONS = ("v2.0", "v2.1", "v3.0")
 INDEX = ("episode_index", "frame_index")
@@ -17,7 +18,9 @@ Frames = dict[str, np.ndarray]  # columns, [N] or [N, size]
 def read_info(root: Path) -> dict[str, Any]:
     place = "meta/info.json"
     try:
-        info = json.loads((root / place).read_text("utf-8"))
+        info = json.loads(file_inside(root, root / place).read_text("utf-8"))
+    except UserError:
+        raise
     except (OSError, ValueError) as error:
         raise UserError(f"{place}: expected a JSON file: {error}") from error
     if not isinstance(info, dict) or not isinstance(info.get("features"), dict):
@@ -34,6 +37,8 @@ def read_info(root: Path) -> dict[str, Any]:
 def read_tasks(root: Path) -> dict[int, str]:
     """The texts of the tasks by task_index, as far as there are any."""
     table, lines = root / "meta" / "tasks.parquet", root / "meta" / "tasks.jsonl"
+    for path in (table, lines):
+        file_inside(root, path)
     if table.exists():
         columns = _table(table, column_names(table)).to_pydict()
         # The texts are the index of a pandas table, which may have no name.

@@ -25,23 +25,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyhands.data import checks, minari_episodes
+from manyhands.data import checks, minari_episodes, minari_spaces
+from manyhands.data.minari_spaces import Box, Other, Space
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError, require
-from manyhands.files import atomic_directory
+from manyhands.files import atomic_directory, file_inside
 
 if TYPE_CHECKING:
     from manyhands.data.formats import ReadOptions
 
 OPTIONS = frozenset({"source_from"})
 OWN = "manyhands"  # our key in metadata.json
-REQUIRED = (
-    "dataset_id",
-    "minari_version",
-    "data_format",
-    "total_episodes",
-    "total_steps",
-)
+REQUIRED = {
+    "dataset_id": str,
+    "minari_version": str,
+    "data_format": str,
+    "total_episodes": int,
+    "total_steps": int,
+}
 
 
 def _minari(module: str = "minari") -> Any:
@@ -54,16 +55,17 @@ def _minari(module: str = "minari") -> Any:
 def read(where: str, options: "ReadOptions") -> Trajectories:
     place = _find(where)
     metadata = _metadata(place)
-    actions = _space(place, metadata, "action_space")
-    if actions["type"] != "Box" or not actions["dtype"].startswith("float"):
+    actions = minari_spaces.read_space(metadata, "action_space")
+    observations = minari_spaces.read_space(metadata, "observation_space")
+    if not isinstance(actions, Box) or not actions.dtype.startswith("float"):
         raise UserError(
-            f"actions: expected continuous ones (a Box of floats), got "
-            f"{actions['type']} of {actions.get('dtype', 'parts')}"
+            "actions: expected continuous ones (a Box of floats), got "
+            f"{_described(actions)}"
         )
     fields = minari_episodes.join(
         minari_episodes.stored(place, metadata),
         metadata["total_steps"],
-        minari_episodes.leaves(_space(place, metadata, "observation_space")),
+        minari_episodes.leaves(observations),
         minari_episodes.Leaf(("actions",), actions),
         options.source_from,
     )
@@ -73,9 +75,8 @@ def read(where: str, options: "ReadOptions") -> Trajectories:
         fields["source"] = [names.index(name) for name in fields["source"]]
         fields["source_names"] = names
     env_id = own.get("env_id")
-    if env_id is None and metadata.get("env_spec"):
-        # As JSON: EnvSpec refuses the fields of another version of Gymnasium.
-        env_id = json.loads(metadata["env_spec"])["id"]
+    if env_id is None and "env_spec" in metadata:
+        env_id = _id_in(metadata["env_spec"])
     return Trajectories.from_arrays(
         **fields,
         action_bounds=options.action_bounds or _bounds(actions),
@@ -106,13 +107,22 @@ def _find(where: str) -> Path:
 def _metadata(place: Path) -> dict[str, Any]:
     known = _minari().supported_dataset_versions
     try:
-        metadata = json.loads((place / "metadata.json").read_text())
+        text = file_inside(place, place / "metadata.json").read_text("utf-8")
+        metadata = json.loads(text)
     except ValueError as error:
+        if isinstance(error, UserError):
+            raise
         raise UserError(f"metadata.json: expected JSON: {error}") from error
-    absent = [key for key in REQUIRED if key not in metadata]
-    if absent:
-        found = ", ".join(metadata)
-        raise UserError(f"metadata.json: expected {absent[0]}, found {found}")
+    found = ", ".join(metadata) if isinstance(metadata, dict) else metadata
+    for key, kind in REQUIRED.items():
+        if not isinstance(metadata, dict) or key not in metadata:
+            raise UserError(f"metadata.json: expected {key}, found {found}")
+        value = metadata[key]
+        if type(value) is not kind or (kind is int and value < 1):
+            what = "a whole number, at least 1" if kind is int else "text"
+            raise UserError(f"metadata.json: {key}: expected {what}, got {value!r}")
+    if not isinstance(metadata.get(OWN, {}), dict):
+        raise UserError(f"metadata.json: {OWN}: expected an object")
     if metadata["minari_version"] not in known:
         raise UserError(
             "minari_version: expected one that the installed Minari reads "
@@ -121,17 +131,27 @@ def _metadata(place: Path) -> dict[str, Any]:
     return metadata
 
 
-def _space(place: Path, metadata: dict[str, Any], key: str) -> dict[str, Any]:
-    if key in metadata:
-        return json.loads(metadata[key])
-    # A data set may leave its spaces to its environment, which Minari then makes.
-    storage = _minari("minari.dataset.minari_storage").MinariStorage.read(place)
-    serialize = _minari("minari.serialization").serialize_space
-    return serialize(getattr(storage, key), to_string=False)
+def _id_in(env_spec: Any) -> str | None:
+    """The environment's id alone: what else a specification holds could run programs,
+    and EnvSpec refuses the fields of another version of Gymnasium."""
+    try:
+        content = json.loads(env_spec) if env_spec else None
+    except (ValueError, TypeError) as error:
+        raise UserError(f"metadata.json: env_spec: expected JSON: {error}") from error
+    return content.get("id") if isinstance(content, dict) else None
 
 
-def _bounds(space: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    low, high = (np.array(space[key], np.float32).ravel() for key in ("low", "high"))
+def _described(space: Space) -> str:
+    match space:
+        case Box():
+            return f"a Box of {space.dtype}"
+        case Other():
+            return space.kind
+    return type(space).__name__
+
+
+def _bounds(space: Box) -> tuple[np.ndarray, np.ndarray]:
+    low, high = space.low.ravel(), space.high.ravel()
     finite = np.isfinite(low) & np.isfinite(high)
     return np.where(finite, low, -1), np.where(finite, high, 1)
 

@@ -4,18 +4,19 @@ The files are read directly. Minari's own readers decode Arrow row by row, decod
 info, and give the parts of a Dict space in another order than its environment.
 """
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import h5py
 import numpy as np
 
+from manyhands.data import hdf5
+from manyhands.data.minari_spaces import Box, Dict, Discrete, Other, Space, Tuple
 from manyhands.errors import UserError, require
+from manyhands.files import check_inside, file_inside
 
-Space = dict[str, Any]  # as metadata.json describes it
+STORAGES = ("hdf5", "arrow", "parquet")
 Keys = tuple[str | int, ...]  # the way to an array; a number is a place in a Tuple
 
 
@@ -28,19 +29,12 @@ class Episode(Protocol):
 
 
 class HDF5Episode:
-    def __init__(self, group: Any):
-        self.group = group
+    def __init__(self, group: hdf5.Group):
+        self.group = group.as_home()
 
     def array(self, keys: Keys) -> np.ndarray | None:
         names = (f"_index_{key}" if isinstance(key, int) else key for key in keys)
-        # The low-level calls take half the time, which shows in short episodes.
-        try:
-            stored = h5py.h5d.open(self.group.id, "/".join(names).encode())
-        except KeyError:
-            return None
-        values = np.empty(stored.shape, stored.dtype)
-        stored.read(h5py.h5s.ALL, h5py.h5s.ALL, values)
-        return values
+        return hdf5.read_dataset(self.group, "/".join(names))
 
     def infos(self) -> list[str]:
         return sorted(self.group.get("infos", ()))
@@ -79,20 +73,33 @@ def _arrow(module: str) -> Any:
 def stored(place: Path, metadata: dict[str, Any]) -> Iterator[Episode]:
     """The episodes of a data set, in order; `place` is the folder of metadata.json."""
     storage, count = metadata["data_format"], metadata["total_episodes"]
-    dataset = None if storage == "hdf5" else _arrow("pyarrow.dataset").dataset
+    if storage not in STORAGES:
+        expected = ", ".join(STORAGES)
+        raise UserError(f"data_format: expected one of {expected}, got {storage}")
     try:
-        if dataset is None:
-            with h5py.File(place / "main_data.hdf5") as file:
+        if storage == "hdf5":
+            with hdf5.open_file(file_inside(place, place / "main_data.hdf5")) as file:
                 yield from (HDF5Episode(file[f"episode_{m}"]) for m in range(count))
             return
-        other = ["_", ".", "metadata.json"]  # each episode has its metadata beside it
+        dataset = _arrow("pyarrow.dataset").dataset
         for m in range(count):
-            rows = dataset(str(place / str(m)), format=storage, ignore_prefixes=other)
+            rows = dataset(_tables(place, place / str(m)), format=storage)
             yield ArrowEpisode(rows.to_table().to_struct_array().combine_chunks())
+    except UserError:
+        raise
     except (OSError, KeyError, ValueError) as error:
         raise UserError(
             f"data_format: expected {count} episodes in {storage}, got {error}"
         ) from error
+
+
+def _tables(place: Path, folder: Path) -> list[str]:
+    """The files of an episode, whose metadata lies beside them."""
+    check_inside(place, folder)
+    names = sorted(p for p in folder.iterdir() if p.name[0] not in "_.")
+    return [
+        str(file_inside(place, path)) for path in names if path.name != "metadata.json"
+    ]
 
 
 @dataclass(frozen=True)
@@ -100,21 +107,17 @@ class Leaf:
     """A part of a space that holds numbers."""
 
     keys: Keys
-    space: Space
-
-    @property
-    def discrete(self) -> bool:
-        return self.space["type"] == "Discrete"
+    space: Box | Discrete
 
     @property
     def width(self) -> int:
-        return self.space["n"] if self.discrete else math.prod(self.space["shape"])
+        return self.space.n if isinstance(self.space, Discrete) else self.space.width
 
     def read(self, episode: Episode, rows: int) -> np.ndarray:
         """[rows, width]: a Discrete value is one-hot, as Gymnasium flattens it."""
-        if not self.discrete:
+        if isinstance(self.space, Box):
             return _matrix(self.keys, episode.array(self.keys), rows, self.width)
-        low, high = self.space["start"], self.space["start"] + self.width - 1
+        low, high = self.space.start, self.space.start + self.width - 1
         values = _column(self.keys, episode.array(self.keys), rows).astype(np.int64)
         if values.min() < low or values.max() > high:
             raise UserError(
@@ -128,16 +131,18 @@ class Leaf:
 
 def leaves(space: Space, keys: Keys = ("observations",)) -> list[Leaf]:
     """The leaves of a space in its own order."""
-    kind = space["type"]
-    if kind == "Box" and space["dtype"] == "uint8" and len(space["shape"]) > 1:
-        kind = f"an image of shape {tuple(space['shape'])}"
-    if kind in ("Box", "Discrete"):
-        return [Leaf(keys, space)]
-    if kind not in ("Dict", "Tuple"):
-        raise UserError(f"{_spell(keys)}: expected Box or Discrete, got {kind}")
-    parts = space["subspaces"]
-    children = parts.items() if kind == "Dict" else enumerate(parts)
-    return [leaf for key, part in children for leaf in leaves(part, (*keys, key))]
+    match space:
+        case Box(dtype="uint8") if len(space.shape) > 1:
+            kind = f"an image of shape {space.shape}"
+        case Box() | Discrete():
+            return [Leaf(keys, space)]
+        case Dict() | Tuple():
+            parts = space.parts
+            parts = parts.items() if isinstance(parts, dict) else enumerate(parts)
+            return [leaf for key, one in parts for leaf in leaves(one, (*keys, key))]
+        case Other(kind):
+            pass
+    raise UserError(f"{_spell(keys)}: expected Box or Discrete, got {kind}")
 
 
 def join(

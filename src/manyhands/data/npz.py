@@ -15,7 +15,7 @@ import numpy as np
 
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
-from manyhands.files import atomic_file
+from manyhands.files import atomic_file, check_regular
 
 if TYPE_CHECKING:
     from manyhands.data.formats import ReadOptions
@@ -25,6 +25,7 @@ REQUIRED = ("observations", "actions", "rewards", "terminals")
 
 
 def read(where: str, options: "ReadOptions") -> Trajectories:
+    check_regular(Path(where))
     try:
         with open(where, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}

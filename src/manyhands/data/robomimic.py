@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 
+from manyhands.data import hdf5
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
 from manyhands.files import atomic_file
@@ -41,16 +42,13 @@ if TYPE_CHECKING:
 OPTIONS = frozenset({"keys", "filter", "source_from"})
 SPLIT = re.compile(r"(^|_)(train|valid)$")
 GYM = 2  # robomimic's number for Gym environments in env_args
-Node = Any  # h5py says of every member that it may be a group, an array or a link
+Node = Any  # a member of a file may be a group or an array
 Demos = dict[str, Node]  # groups by name, in order
 
 
 def read(where: str, options: "ReadOptions") -> Trajectories:
-    try:
-        with h5py.File(where) as file:
-            return _read(file, options, name=Path(where).stem)
-    except OSError as error:
-        raise UserError(f"expected an HDF5 file: {error}") from error
+    with hdf5.open_file(where) as file:
+        return _read(file, options, name=Path(where).stem)
 
 
 def _read(file: Node, options: "ReadOptions", name: str) -> Trajectories:
@@ -94,12 +92,13 @@ def _read(file: Node, options: "ReadOptions", name: str) -> Trajectories:
 def _demos(file: Node, mask: str | None) -> Demos:
     """All demonstrations, or those of a mask, in numeric order."""
     data = file.get("data")
-    if not isinstance(data, h5py.Group):
+    if not isinstance(data, hdf5.Group):
         raise UserError(f"data: expected a group of demos, found {sorted(file)}")
+    data = data.as_home()
     place = "data" if mask is None else f"mask/{mask}"
     names = list(data) if mask is None else _mask(file, mask)
     for name in names:
-        if not isinstance(data.get(name), h5py.Group):
+        if not isinstance(data.get(name), hdf5.Group):
             raise UserError(f"{place}: {name}: expected a demo, got {data.get(name)}")
     if not names:
         raise UserError(f"{place}: expected at least one demo, got none")
@@ -112,15 +111,17 @@ def _mask(file: Node, name: str) -> list[str]:
     masks = file.get("mask", {})
     if name not in masks:
         raise UserError(f"mask/{name}: expected this mask, found {sorted(masks)}")
-    return list(masks[name].asstr()[()])
+    return masks[name].texts()
 
 
 def _keys(demos: Demos, chosen: tuple[str, ...]) -> list[str]:
     """The observations to join: those chosen, or all that are not images."""
     demo = next(iter(demos))
     there = []
-    for key, array in sorted(demos[demo].get("obs", {}).items()):
-        numbers = isinstance(array, h5py.Dataset) and array.dtype.kind in "biuf"
+    observations = demos[demo].get("obs", {})
+    for key in sorted(observations):
+        array = observations.get(key)
+        numbers = isinstance(array, hdf5.Array) and array.dtype.kind in "biuf"
         if numbers and array.dtype != np.uint8 and array.ndim in (1, 2):
             there.append(key)
     missing = [key for key in chosen if key not in there]
@@ -143,13 +144,12 @@ def _column(demos: Demos, field: str, required: bool = False) -> Any:
     if len(missing) == len(demos) and not required:
         return None
     if missing:
-        found: list[str] = []
-        demos[missing[0]].visit(found.append)
+        found = list(demos[missing[0]])
         raise UserError(f"{missing[0]}/{field}: expected this field, found {found}")
     parts: list[np.ndarray] = []
     for name, demo in demos.items():
         part, steps = demo[field], getattr(demo["actions"], "shape", ())[:1]
-        if not isinstance(part, h5py.Dataset) or part.dtype.kind not in "biuf":
+        if not isinstance(part, hdf5.Array) or part.dtype.kind not in "biuf":
             raise UserError(f"{name}/{field}: expected an array of numbers, got {part}")
         # The first demonstration says how wide a row is; (T,) is (T, 1).
         width = parts[0].shape[1:] if parts else part.shape[1:2] or (1,)

@@ -31,7 +31,7 @@ class Processes:
     def start(self, arguments: Sequence[str]) -> None:
         with self._log(len(self)).open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", self.module, *arguments],
+                program(self.module, arguments),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -92,6 +92,15 @@ class Processes:
             process.kill()
             process.communicate()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def program(module: str, arguments: Sequence[str] = ()) -> list[str]:
+    """The command for a module of ours.
+
+    Without the working directory on its path (-P): a file that lies there must not be
+    imported in place of a library.
+    """
+    return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def cores() -> int:

@@ -33,11 +33,11 @@ def draw(run: Run, data: Trajectories, folder: Path | None = None) -> None:
     summary = run.read_json("summary.json")
     folder = folder or run.path / "figures"
     # One trajectory has no directions in which it differs from others.
-    if (run.path / "embeddings.npz").exists() and len(data) > 1:
-        with np.load(run.path / "embeddings.npz") as arrays:
-            W, E = arrays["W"], arrays["E"]
+    there = run.embeddings()
+    if there and len(data) > 1:
         codes = np.array([int(row["code"]) for row in run.assignments()])
-        save(embeddings(W, E, codes, data), folder / "embeddings.png")
+        drawn = embeddings(there["W"], there["E"], codes, data)
+        save(drawn, folder / "embeddings.png")
     save(training(run.metrics()), folder / "training.png")
     if summary["behavior"]["k_curve"]:
         save(k_curve(summary["behavior"]), folder / "k.png")

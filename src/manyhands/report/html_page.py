@@ -7,7 +7,7 @@ from typing import Any
 
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
-from manyhands.files import atomic_file, strict_json
+from manyhands.files import atomic_file, check_inside, strict_json
 from manyhands.report import behavior_figures, policy_figures
 from manyhands.report.comparison import comparison, names
 from manyhands.report.one_file import filled
@@ -63,6 +63,7 @@ def write_report(
             if not own:
                 _draw(one, folder / name if len(saved) > 1 else folder)
             elif not (one.run.path / "figures").exists():
+                check_inside(one.run.path, one.run.path / "figures")
                 _draw(one, one.run.path / "figures")
     return out
 

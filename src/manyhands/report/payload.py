@@ -111,11 +111,10 @@ def _embeddings(saved: SavedRun, run: Run) -> dict[str, np.ndarray] | None:
     Those of a learner that has diverged are no places on a map.
     """
     for place in (saved.run, run):
-        if (place.path / "embeddings.npz").exists():
-            with np.load(place.path / "embeddings.npz") as arrays:
-                found = {k: v for k, v in arrays.items() if np.isfinite(v).all()}
-            if {"W", "E"} <= set(found):
-                return found
+        there = place.embeddings()
+        found = {k: v for k, v in there.items() if np.isfinite(v).all()}
+        if {"W", "E"} <= set(found):
+            return found
     return None
 
 

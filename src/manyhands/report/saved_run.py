@@ -6,11 +6,14 @@ from typing import Any, NamedTuple
 from manyhands.data.trajectories import Trajectories
 from manyhands.datasets import load
 from manyhands.errors import UserError
+from manyhands.files import check_inside
 from manyhands.runs import Run
 
 # Models that may lie alone: what they are, and which command makes a run of them.
 SAVED = {"policy.json": ("policy", "train"), "behavior.json": ("behavior set", "fit")}
-SLOW = ("zoo:", "minari:")  # made or fetched: only when the user asks for it
+# Formats of the files that a report opens by itself. What is made or fetched is opened
+# only when the user names it.
+FILES = ("", "npz", "d4rl", "robomimic", "lerobot", "minari")
 
 
 class SavedRun(NamedTuple):
@@ -92,10 +95,13 @@ def _behaviors(
     if "policy" not in summary:
         return run, run
     places = [run.path / "behavior"]
-    if config.get("behavior_run"):
-        places.append(Path(config["behavior_run"]))
+    began = config.get("behavior_run")
+    if isinstance(began, str) and _made_from_the_same(Path(began), config):
+        places.append(Path(began))
     for place in places:
         if (place / "behavior.json").exists():
+            if place == places[0]:
+                check_inside(run.path, place)
             # The policy at the top is the first replica's, and so must be this.
             first = place / "replica-0"
             own = place == places[0] and (first / "behavior.json").exists()
@@ -103,20 +109,43 @@ def _behaviors(
     return None, None
 
 
+def _made_from_the_same(place: Path, config: dict[str, Any]) -> bool:
+    """A run from others may name any folder of this machine."""
+    if not place.is_absolute() or not (place / "config.json").is_file():
+        return False
+    theirs = Run(place).read_json("config.json")
+    data = theirs.get("data") if isinstance(theirs, dict) else None
+    return isinstance(data, dict) and data.get("fingerprint") == _fingerprint(config)
+
+
+def _fingerprint(config: dict[str, Any]) -> str:
+    return config["data"]["fingerprint"]
+
+
 def _data(
     run: Run, config: dict[str, Any], given: Trajectories | None
 ) -> tuple[Trajectories | None, str]:
-    expected = config["data"]["fingerprint"]
+    expected = _fingerprint(config)
     if given is not None:
         return (given, "") if given.fingerprint == expected else (None, OTHER_DATA)
     origin = config.get("loaded_from")
-    if origin is None or origin["data"].startswith(SLOW):
+    if not isinstance(origin, dict) or not _may_be_opened(origin.get("data")):
         return None, "The data set was not given."
+    options = origin.get("options")
     try:
-        found = load(origin["data"], **origin["options"])
+        found = load(origin["data"], **(options if isinstance(options, dict) else {}))
     except (UserError, OSError):
         return None, "The data set is no longer where this run read it."
     return (found, "") if found.fingerprint == expected else (None, CHANGED)
+
+
+def _may_be_opened(where: Any) -> bool:
+    """By a report of a run that may come from others: what is made here in no time, and
+    files at the run's absolute path; that they have its fingerprint is checked next."""
+    if not isinstance(where, str):
+        return False
+    prefix, _, place = where.rpartition(":")
+    return prefix == "fork" or (prefix in FILES and Path(place).is_absolute())
 
 
 OTHER_DATA = "The data set that was given is not the one this run was made from."

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from manyhands.errors import UserError
-from manyhands.files import atomic_file, lock
+from manyhands.files import atomic_file, file_inside, lock
 from manyhands.sweep import making
 from manyhands.sweep.continuing import PRESET, Held, look, placed
 from manyhands.sweep.plan import Fleet, apart
@@ -72,7 +72,7 @@ def benchmark(
     if not here_before:  # refused before anything is written
         making.check(look(folder, preset, only).todo)
         folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("w") as claim:
+    with file_inside(folder, folder / LOCK).open("w") as claim:
         if not lock(claim):
             raise UserError(f"{folder}: another benchmark is at work in it")
         held = look(folder, preset, only)  # now that nobody else changes it
@@ -136,5 +136,5 @@ def _remember(path: Path, preset: Preset) -> None:
 
 def _note_failure(folder: Path, outcome: Outcome) -> None:
     about = {"fleet": outcome.fleet.name, "error": outcome.error, "time": time.time()}
-    with (folder / "failures.jsonl").open("a") as file:
+    with file_inside(folder, folder / "failures.jsonl").open("a") as file:
         file.write(json.dumps(about) + "\n")

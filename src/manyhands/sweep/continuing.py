@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from manyhands import datasets
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError
-from manyhands.files import strict_json
+from manyhands.files import file_inside, strict_json
 from manyhands.sweep.configs import config_of
 from manyhands.sweep.making import place_of
 from manyhands.sweep.plan import Fleet, Key, fleets, missing, spelled_out
@@ -65,6 +65,7 @@ def placed(folder: Path, todo: list[Fleet]) -> list[Fleet]:
 
 def _free(place: Path, fleet: Fleet) -> bool:
     path = place / FLEET
+    file_inside(place, path)
     return not path.exists() or Fleet.from_json(path.read_text()).keys == fleet.keys
 
 
@@ -73,7 +74,7 @@ def _finished(folder: Path, chosen: list[Fleet]) -> list[Row]:
     wanted = {key for fleet in chosen for key in fleet.keys}
     rows = []
     for path in sorted((folder / "runs").rglob("rows.json")):
-        rows += json.loads(path.read_text())
+        rows += json.loads(file_inside(folder, path).read_text())
     return [row for row in rows if Key.of(row) in wanted]
 
 
@@ -89,7 +90,7 @@ class Change(NamedTuple):
 def _check_preset(folder: Path, preset: Preset) -> None:
     path = folder / PRESET
     if path.exists():
-        for change in _changes(read_preset(path), preset):
+        for change in _changes(read_preset(file_inside(folder, path)), preset):
             raise _another(folder, change)
 
 

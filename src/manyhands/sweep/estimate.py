@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from manyhands.envs.processes import program
 from manyhands.errors import UserError
 from manyhands.sweep.counting import Cost, Counter
 from manyhands.sweep.device_speed import Speed
@@ -97,7 +98,7 @@ def ask(folder: Path, asked: Asked, environ: dict[str, str] | None = None) -> Es
     Raises UserError where a fleet is too large, RuntimeError where nothing is known.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "manyhands.sweep.estimate", str(folder)],
+        program("manyhands.sweep.estimate", [str(folder)]),
         input=asked.to_json(),
         capture_output=True,
         text=True,

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -11,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from manyhands.envs.processes import cores
+from manyhands.envs.processes import cores, program
 from manyhands.errors import UserError
-from manyhands.files import atomic_file, lock
+from manyhands.files import atomic_file, file_inside, lock
 from manyhands.sweep.benchmark import Outcome
 from manyhands.sweep.continuing import FLEET
 from manyhands.sweep.making import Making
@@ -93,7 +92,7 @@ def run_process(
     live = live or Live()
     place = folder / "runs" / fleet.name
     place.mkdir(parents=True, exist_ok=True)
-    with (place / "log.txt").open("ab") as log:
+    with file_inside(folder, place / "log.txt").open("ab") as log:
         if not _claim(log, live):
             return Outcome(
                 fleet,
@@ -103,9 +102,9 @@ def run_process(
             )
         with atomic_file(place / FLEET) as temporary:
             temporary.write_text(fleet.to_json() + "\n")
+        given = [] if workers is None else [workers]
         process = subprocess.Popen(
-            [sys.executable, "-m", "manyhands.sweep.run_fleet", str(folder)]
-            + ([] if workers is None else [str(workers)]),
+            program("manyhands.sweep.run_fleet", [str(folder), *map(str, given)]),
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from manyhands import datasets
+from manyhands.envs.processes import program
 from manyhands.errors import UserError
-from manyhands.files import atomic_file, sweep
+from manyhands.files import atomic_file, check_inside, file_inside, sweep
 from manyhands.sweep.plan import Fleet, safe
 
 GRACE = 60.0  # seconds, for a process to save its work when its caller has ended
@@ -43,7 +44,9 @@ def made_here(data: str) -> bool:
 
 def place_of(folder: Path, data: str) -> str | Path:
     """Where to read it from."""
-    return data_file(folder, data) if made_here(data) else data
+    if not made_here(data):
+        return data
+    return file_inside(folder, data_file(folder, data))
 
 
 def check(fleets: list[Fleet]) -> None:
@@ -115,6 +118,7 @@ class Making(AbstractContextManager):
         if not needed:
             return
         (folder / "data").mkdir(parents=True, exist_ok=True)
+        check_inside(folder, folder / "data")
         sweep(folder / "data")
         # What its maker has failed at comes last: it may be killed by it again.
         needed = dict(
@@ -127,7 +131,7 @@ class Making(AbstractContextManager):
         alone = {**os.environ, "JAX_PLATFORMS": "cpu"}
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "manyhands.sweep.making", str(folder)],
+                program("manyhands.sweep.making", [str(folder)]),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -75,7 +75,9 @@ class Key(NamedTuple):
 
 
 def safe(name: str) -> str:
-    return re.sub(r"[^\w.+-]+", "-", Path(name).name if "/" in name else name)
+    """As the name of one file or folder, which "." and ".." are not."""
+    plain = re.sub(r"[^\w.+-]+", "-", Path(name).name if "/" in name else name)
+    return plain if plain.strip(".") else "-"
 
 
 def _together(data: tuple[str, ...]) -> str:

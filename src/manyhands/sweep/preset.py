@@ -160,6 +160,11 @@ def _envs(given: Any, data: tuple[str, ...]) -> dict[str, str]:
                 "env: expected an environment's id, or one for each of some data sets, "
                 f"got {env!r}"
             )
+        if ":" in env:
+            raise UserError(
+                f"env: a preset may not name a module to import, got {env!r}; give the "
+                "id of an environment that an installed package registers"
+            )
     return envs
 
 

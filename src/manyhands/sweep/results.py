@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from manyhands.errors import UserError
-from manyhands.files import atomic_file, strict_json
+from manyhands.files import atomic_file, file_inside, strict_json
 from manyhands.sweep.plan import Key
 
 
@@ -15,7 +15,7 @@ class Results:
     """Written by one process at a time."""
 
     def __init__(self, folder: Path):
-        self.path = folder / "results.jsonl"
+        self.path = file_inside(folder, folder / "results.jsonl")
 
     def rows(self) -> list[dict[str, Any]]:
         if not self.path.exists():
