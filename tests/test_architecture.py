@@ -8,7 +8,7 @@ import manyhands
 ROOT = Path(manyhands.__file__).parent
 # Lowest first; a module may import from its own layer and from those before it.
 LAYERS = [
-    {"version", "errors", "files", "hyper", "interrupts", "types", "wording"},
+    {"version", "errors", "files", "interrupts", "options", "types", "wording"},
     {"data", "nn"},
     {"envs", "fleet", "runs"},
     {"behavior", "dynamics", "zoo"},

@@ -13,7 +13,7 @@ from untaught import untaught
 from manyhands import Trajectories, evaluate, make, train
 from manyhands.algos import bcq
 from manyhands.algos.algorithm import Given
-from manyhands.hyper import resolve
+from manyhands.options import choose
 from manyhands.types import Batch, Box
 
 STATES, ACTIONS, ROWS, SAMPLES = 3, 2, 12, 4
@@ -241,7 +241,7 @@ def arms(transitions: int) -> Trajectories:
 
 
 def test_targets_start_as_copies():
-    options = resolve(bcq.PRESETS, "default", SMALL)
+    options = choose(bcq.PRESETS, "default", SMALL)
     started = bcq.start(jax.random.key(0), Given(4, 2, BOX), options)
     for online, target in (
         (started.critic, started.critic_target),

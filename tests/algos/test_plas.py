@@ -14,9 +14,9 @@ from untaught import untaught
 from manyhands import Policy, Trajectories, evaluate, load_policy, make, train
 from manyhands.algos import plas
 from manyhands.algos.algorithm import Given
-from manyhands.hyper import resolve
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.networks import MLP
+from manyhands.options import choose
 from manyhands.types import Batch, Box
 
 STATES, ACTIONS, ROWS = 3, 2, 12
@@ -253,7 +253,7 @@ def test_presets_are_the_printed_ones(fork, tmp_path):
 
 
 def test_targets_start_as_copies():
-    options = resolve(plas.PRESETS, "default", {"perturbed": True} | SMALL)
+    options = choose(plas.PRESETS, "default", {"perturbed": True} | SMALL)
     started = plas.start(jax.random.key(0), Given(4, 2, BOX), options)
     for online, target in (
         (started.critic, started.critic_target),

@@ -7,8 +7,20 @@ from typing import Any, NamedTuple
 from manyhands.behavior.problem import Scaling
 from manyhands.data.trajectories import Trajectories
 from manyhands.fleet import Update
+from manyhands.options import COUNT, NOT_NEGATIVE, as_pytree, option, options
 from manyhands.runs import Run
 from manyhands.types import Box, Key, Keys, Pytree
+
+
+@options
+class Common:
+    """The options of every algorithm."""
+
+    steps: int = option(200_000, "Updates of the policy.", NOT_NEGATIVE)
+    batch_size: int = option(256, "Transitions per update.", COUNT)
+    standardise: bool = option(
+        True, "Scale every observation to mean 0 and deviation 1 first."
+    )
 
 
 class Given(NamedTuple):
@@ -46,7 +58,7 @@ class Stage(NamedTuple):
 class Algorithm:
     """A way to learn a policy; one file each, listed in `registry.py`."""
 
-    presets: Mapping[str, Any]  # of options, see `learner_options`; the first: default
+    presets: Mapping[str, Any]  # of a class of `options`; the first: default
     start: Callable[[Key, Given, Any], Pytree]  # key, given, options -> state
     # state, batch, key, options with traced floats, fitted -> state, metrics
     update: Update
@@ -68,6 +80,9 @@ class Algorithm:
     before: Callable[[Stage], list[Any]] | None = None
     # Acting is so much work that it belongs on the device, not beside it.
     acts_on_device: bool = False
+
+    def __post_init__(self):
+        as_pytree(type(next(iter(self.presets.values()))))
 
     def preset_first(self, preset: str) -> str:
         """Of what is fitted first; those of data sets are variants of the paper's."""

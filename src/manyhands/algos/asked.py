@@ -3,14 +3,13 @@ environments."""
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from manyhands import hyper
 from manyhands.algos import arenas
 from manyhands.algos.algorithm import Algorithm, Setting
 from manyhands.algos.registry import algorithm
@@ -27,6 +26,7 @@ from manyhands.behavior.methods import METHODS
 from manyhands.behavior.options import resolve
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError, check_seed
+from manyhands.options import choose, traced_in
 
 
 class Asked(NamedTuple):
@@ -115,7 +115,7 @@ def grid(
 ) -> tuple[list[Any], bool]:
     """Options: a preset with changes, of which floats may be sequences."""
     default = next(iter(learner.presets.values()))
-    floats = {field.name for field in fields(default) if field.type is float}
+    floats = set(traced_in(type(default)))
     lists = {
         name: list(value)
         for name, value in changes.items()
@@ -126,7 +126,7 @@ def grid(
     rest = {name: value for name, value in changes.items() if name not in lists}
     rest = _short_warm_up(learner, preset, rest) | rest
     options = [
-        hyper.resolve(learner.presets, preset, rest | dict(zip(lists, values)))
+        choose(learner.presets, preset, rest | dict(zip(lists, values)))
         for values in itertools.product(*lists.values())
     ]
     return options, bool(lists)
@@ -141,14 +141,14 @@ def options_first(
     preset = learner.preset_first(preset)
     if learner.first in METHODS:
         return resolve(preset, changes, transitions)
-    return hyper.resolve(algorithm(learner.first).presets, preset, changes)
+    return choose(algorithm(learner.first).presets, preset, changes)
 
 
 def _short_warm_up(
     learner: Algorithm, preset: str, changes: dict[str, Any]
 ) -> dict[str, Any]:
     """Of few updates most must not be spent before the policy learns from Q."""
-    usual = hyper.resolve(learner.presets, preset, changes)
+    usual = choose(learner.presets, preset, changes)
     if "steps" not in changes or not hasattr(usual, "warm_up"):
         return {}
     return {"warm_up": min(usual.warm_up, int(usual.steps) // 5)}

@@ -16,23 +16,22 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from manyhands.algos.algorithm import Algorithm, Given
-from manyhands.algos.options import Common, learner_options
-from manyhands.hyper import COUNT, POSITIVE, option
+from manyhands.algos.algorithm import Algorithm, Common, Given
 from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.distributions import TanhNormal, inside
 from manyhands.nn.networks import MLP
+from manyhands.options import COUNT, POSITIVE, option, options, traced
 from manyhands.types import Batch, Box, Key, Keys, Metrics
 
 LAYERS = 2
 LOWEST_LOG_STD = -5.0  # and the highest is 0
 
 
-@learner_options
+@options
 class Options(Common):
     width: int = option(200, "Hidden units of the policy.", COUNT)
-    policy_rate: float = option(5e-4, "Learning rate of the policy.", POSITIVE)
+    policy_rate: float = traced(5e-4, "Learning rate of the policy.", POSITIVE)
 
 
 PRESETS = {

@@ -24,21 +24,28 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from manyhands.algos import vae_bc
-from manyhands.algos.algorithm import Algorithm, Given
+from manyhands.algos.algorithm import Algorithm, Common, Given
 from manyhands.algos.critic_terms import critic_loss
-from manyhands.algos.options import Common, learner_options
-from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, option
 from manyhands.nn import adam, critics
 from manyhands.nn.actors import uniform_mlp
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import values_of
 from manyhands.nn.networks import MLP
+from manyhands.options import (
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    option,
+    options,
+    traced,
+)
 from manyhands.types import Batch, Box, Key, Keys, Metrics
 
 CANDIDATES = 100  # at test time
 
 
-@learner_options
+@options
 class Options(Common):
     vae_width: int = option(750, "Hidden units of the VAE.", COUNT)
     width: int = option(
@@ -47,18 +54,18 @@ class Options(Common):
         COUNT,
     )
     samples: int = option(10, "Actions that the target takes the best of.", COUNT)
-    phi: float = option(0.05, "Phi, the longest perturbation, in half-widths.", SHARE)
-    minimum_weight: float = option(
+    phi: float = traced(0.05, "Phi, the longest perturbation, in half-widths.", SHARE)
+    minimum_weight: float = traced(
         0.75, "Weight lambda of the lower of the two target Q-functions.", SHARE
     )
-    kl_weight: float = option(
+    kl_weight: float = traced(
         0.5, "Weight w of the divergence in the VAE's loss.", NOT_NEGATIVE
     )
-    vae_rate: float = option(1e-3, "Learning rate of the VAE.", POSITIVE)
-    policy_rate: float = option(1e-3, "Learning rate of the perturbation.", POSITIVE)
-    critic_rate: float = option(1e-3, "Learning rate of the Q-functions.", POSITIVE)
-    target_rate: float = option(0.005, "How fast targets follow.", SHARE)
-    discount: float = option(0.99, "Discount factor.", SHARE)
+    vae_rate: float = traced(1e-3, "Learning rate of the VAE.", POSITIVE)
+    policy_rate: float = traced(1e-3, "Learning rate of the perturbation.", POSITIVE)
+    critic_rate: float = traced(1e-3, "Learning rate of the Q-functions.", POSITIVE)
+    target_rate: float = traced(0.005, "How fast targets follow.", SHARE)
+    discount: float = traced(0.99, "Discount factor.", SHARE)
 
 
 PRESETS = {

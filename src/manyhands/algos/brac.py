@@ -22,25 +22,32 @@ from jaxtyping import Array, Float
 
 from manyhands.algos import bc
 from manyhands.algos.actor_terms import scaled_value
-from manyhands.algos.algorithm import Algorithm, Given
-from manyhands.algos.options import WHOLE, Common, learner_options
-from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, option
+from manyhands.algos.algorithm import Algorithm, Common, Given
 from manyhands.nn import adam, critics
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import squared_error, values_of
 from manyhands.nn.distributions import TanhNormal, gaussian_kl, inside
 from manyhands.nn.networks import MLP
+from manyhands.options import (
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    option,
+    options,
+    traced,
+)
 from manyhands.types import Batch, Box, Key, Metrics
 
 
-@learner_options
+@options
 class Options(Common):
     behavior_steps: int = option(100_000, "Updates of the behavior's clone.", COUNT)
     behavior_width: int = option(200, "Hidden units of the behavior's clone.", COUNT)
     width: int = option(200, "Hidden units of the policy.", COUNT)
     critic_width: int = option(300, "Hidden units of the Q-functions.", COUNT)
-    beta: float = option(1.0, "Weight of the divergence.", NOT_NEGATIVE)
-    value_penalty: float = option(
+    beta: float = traced(1.0, "Weight of the divergence.", NOT_NEGATIVE)
+    value_penalty: float = traced(
         1.0, "Weight v of the divergence in the Q-functions' target.", NOT_NEGATIVE
     )
     divergence: Literal["exact", "sampled"] = option(
@@ -50,19 +57,19 @@ class Options(Common):
     value_scale: Literal["mean", "none"] = option(
         "mean", "What Q is divided by in the policy's loss: its mean size, or 1."
     )
-    value_weight: float = option(
+    value_weight: float = traced(
         2.5, "Weight of Q in the policy's loss, where it is divided.", NOT_NEGATIVE
     )
     warm_up: int = option(
         20_000,
         "Updates of the policy by the divergence alone; by default at most a fifth of "
         "the steps given.",
-        WHOLE,
+        NOT_NEGATIVE,
     )
-    policy_rate: float = option(1e-4, "Learning rate of the policy.", POSITIVE)
-    critic_rate: float = option(3e-4, "Learning rate of the Q-functions.", POSITIVE)
-    target_rate: float = option(0.005, "How fast target Q-functions follow.", SHARE)
-    discount: float = option(0.99, "Discount factor.", SHARE)
+    policy_rate: float = traced(1e-4, "Learning rate of the policy.", POSITIVE)
+    critic_rate: float = traced(3e-4, "Learning rate of the Q-functions.", POSITIVE)
+    target_rate: float = traced(0.005, "How fast target Q-functions follow.", SHARE)
+    discount: float = traced(0.99, "Discount factor.", SHARE)
 
 
 V = Options()

@@ -5,10 +5,9 @@ behavior is the best. At test time: the mode.
 """
 
 from manyhands.algos import lbrac_v
-from manyhands.algos.algorithm import Algorithm, Given
-from manyhands.algos.options import WHOLE, Common, learner_options
+from manyhands.algos.algorithm import Algorithm, Common, Given
 from manyhands.algos.starting_sets import Start
-from manyhands.hyper import Range, option
+from manyhands.options import NOT_NEGATIVE, Range, option, options
 from manyhands.types import Batch, Key, Metrics
 
 NONE = Range(
@@ -16,11 +15,13 @@ NONE = Range(
 )
 
 
-@learner_options
+@options
 class Options(Common):
     steps: int = option(0, "Updates after the behavior set: none.", NONE)
     behavior_steps: int = option(
-        0, "Updates of the behavior set; 0: as many as `fit` takes by default.", WHOLE
+        0,
+        "Updates of the behavior set; 0: as many as `fit` takes by default.",
+        NOT_NEGATIVE,
     )
 
 

@@ -33,14 +33,22 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from manyhands.algos import skeletons, soft_actor
-from manyhands.algos.algorithm import Algorithm, Given
-from manyhands.algos.options import WHOLE, Common, learner_options
+from manyhands.algos.algorithm import Algorithm, Common, Given
 from manyhands.algos.soft_actor import Actor
-from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Range, option
 from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import MEMBERS, squared_error, values_of
 from manyhands.nn.networks import MLP, Dense
+from manyhands.options import (
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    Range,
+    option,
+    options,
+    traced,
+)
 from manyhands.types import Batch, Box, Key, Metrics
 
 LAYERS = 3
@@ -50,11 +58,11 @@ LAST_OF_CRITIC, LAST_OF_ACTOR = 3e-3, 1e-3  # the last layers start nearly at ze
 MOST_WEIGHT = 1e6  # of the conservative term, where it is learnt
 
 
-@learner_options
+@options
 class Options(Common):
     width: int = option(256, "Hidden units of the policy.", COUNT)
     critic_width: int = option(256, "Hidden units of the Q-functions.", COUNT)
-    conservatism: float = option(
+    conservatism: float = traced(
         5.0, "Weight w of the conservative term.", NOT_NEGATIVE
     )
     samples: int = option(
@@ -63,17 +71,17 @@ class Options(Common):
     lagrange: bool = option(
         False, "Learn a factor of the weight that holds the term at `threshold`."
     )
-    threshold: float = option(10.0, "Where w C is held with `lagrange`: tau.", Range())
+    threshold: float = traced(10.0, "Where w C is held with `lagrange`: tau.", Range())
     warm_up: int = option(
         10_000,
         "Updates of the policy that clone the data; by default at most a fifth of the "
         "steps given.",
-        WHOLE,
+        NOT_NEGATIVE,
     )
-    policy_rate: float = option(1e-4, "Learning rate of policy and alpha.", POSITIVE)
-    critic_rate: float = option(3e-4, "Learning rate of the Q-functions.", POSITIVE)
-    target_rate: float = option(0.005, "How fast target Q-functions follow.", SHARE)
-    discount: float = option(0.99, "Discount factor.", SHARE)
+    policy_rate: float = traced(1e-4, "Learning rate of policy and alpha.", POSITIVE)
+    critic_rate: float = traced(3e-4, "Learning rate of the Q-functions.", POSITIVE)
+    target_rate: float = traced(0.005, "How fast target Q-functions follow.", SHARE)
+    discount: float = traced(0.99, "Discount factor.", SHARE)
 
 
 # What the released code is recommended with on MuJoCo tasks.

@@ -27,38 +27,48 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from manyhands.algos import skeletons, soft_actor
-from manyhands.algos.algorithm import Algorithm, Given
-from manyhands.algos.options import WHOLE, Common, learner_options
+from manyhands.algos.algorithm import Algorithm, Common, Given
 from manyhands.algos.soft_actor import Actor, distribution
 from manyhands.behavior import mixture
-from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Range, option
 from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import MEMBERS, squared_error, values_of
 from manyhands.nn.distributions import inside
 from manyhands.nn.networks import MLP, Dense
+from manyhands.options import (
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    Range,
+    option,
+    options,
+    traced,
+)
 from manyhands.types import Batch, Box, Key, Metrics
 
 LAYERS = 3
 BEHAVIOR_RATE = 1e-3  # the first one; it falls to 0 over the second half of the fit
 
 
-@learner_options
+@options
 class Options(Common):
     behavior_steps: int = option(
-        0, "Updates of the behavior; 0: as many as `fit` takes by default.", WHOLE
+        0,
+        "Updates of the behavior; 0: as many as `fit` takes by default.",
+        NOT_NEGATIVE,
     )
     behavior_width: int = option(256, "Hidden units of the behavior.", COUNT)
     width: int = option(256, "Hidden units of the policy.", COUNT)
     critic_width: int = option(256, "Hidden units of the offsets O.", COUNT)
-    penalty: float = option(
+    penalty: float = traced(
         0.1, "Weight lambda of the offsets' squared gradient.", NOT_NEGATIVE
     )
-    bonus: float = option(5.0, "Added to every reward.", Range())
-    policy_rate: float = option(3e-4, "Learning rate of policy and alpha.", POSITIVE)
-    critic_rate: float = option(3e-4, "Learning rate of the offsets.", POSITIVE)
-    target_rate: float = option(0.005, "How fast target offsets follow.", SHARE)
-    discount: float = option(0.99, "Discount factor.", SHARE)
+    bonus: float = traced(5.0, "Added to every reward.", Range())
+    policy_rate: float = traced(3e-4, "Learning rate of policy and alpha.", POSITIVE)
+    critic_rate: float = traced(3e-4, "Learning rate of the offsets.", POSITIVE)
+    target_rate: float = traced(0.005, "How fast target offsets follow.", SHARE)
+    discount: float = traced(0.99, "Discount factor.", SHARE)
 
 
 PAPER = Options(steps=1_000_000, standardise=False, behavior_steps=1_000_000, bonus=5.0)

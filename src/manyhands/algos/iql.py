@@ -21,15 +21,23 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from manyhands.algos.algorithm import Algorithm, Given, Setting
+from manyhands.algos.algorithm import Algorithm, Common, Given, Setting
 from manyhands.algos.critic_terms import critic_loss
-from manyhands.algos.options import Common, learner_options
-from manyhands.hyper import COUNT, NOT_NEGATIVE, PART, POSITIVE, SHARE, option
 from manyhands.nn import adam, critics
 from manyhands.nn.actors import action_of
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import values_of
 from manyhands.nn.networks import MLP, Dense
+from manyhands.options import (
+    COUNT,
+    NOT_NEGATIVE,
+    PART,
+    POSITIVE,
+    SHARE,
+    option,
+    options,
+    traced,
+)
 from manyhands.types import Batch, Box, Key, Keys, Metrics
 
 LAYERS = 2
@@ -38,28 +46,28 @@ RANGE_OF_RETURNS = 1000.0  # after scaling rewards by the data
 SMALLEST = 1e-8  # size of advantages: what to divide by is never 0
 
 
-@learner_options
+@options
 class Options(Common):
     width: int = option(256, "Hidden units of the policy.", COUNT)
     critic_width: int = option(256, "Hidden units of V and the Q-functions.", COUNT)
-    expectile: float = option(
+    expectile: float = traced(
         0.7, "Expectile of Q that V is; towards 1: the best action in the data.", PART
     )
-    beta: float = option(1.0, "How much more good actions count.", NOT_NEGATIVE)
+    beta: float = traced(1.0, "How much more good actions count.", NOT_NEGATIVE)
     advantage_scale: Literal["mean", "none"] = option(
         "mean", "What advantages are divided by in the weights: their mean size, or 1."
     )
-    most_weight: float = option(100.0, "What an action counts at most.", POSITIVE)
-    reward_scale: float = option(
+    most_weight: float = traced(100.0, "What an action counts at most.", POSITIVE)
+    reward_scale: float = traced(
         1.0,
         "What rewards are multiplied by; 0: 1000 over the range of the data's returns.",
         NOT_NEGATIVE,
     )
-    policy_rate: float = option(3e-4, "Learning rate of the policy at first.", POSITIVE)
-    value_rate: float = option(3e-4, "Learning rate of V.", POSITIVE)
-    critic_rate: float = option(3e-4, "Learning rate of the Q-functions.", POSITIVE)
-    target_rate: float = option(0.005, "How fast target Q-functions follow.", SHARE)
-    discount: float = option(0.99, "Discount factor.", SHARE)
+    policy_rate: float = traced(3e-4, "Learning rate of the policy at first.", POSITIVE)
+    value_rate: float = traced(3e-4, "Learning rate of V.", POSITIVE)
+    critic_rate: float = traced(3e-4, "Learning rate of the Q-functions.", POSITIVE)
+    target_rate: float = traced(0.005, "How fast target Q-functions follow.", SHARE)
+    discount: float = traced(0.99, "Discount factor.", SHARE)
 
 
 PRESETS = {

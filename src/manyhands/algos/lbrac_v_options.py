@@ -2,14 +2,24 @@
 
 from typing import Literal
 
-from manyhands.algos.options import WHOLE, Common, learner_options
-from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, option
+from manyhands.algos.algorithm import Common
+from manyhands.options import (
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    option,
+    options,
+    traced,
+)
 
 
-@learner_options
+@options
 class Options(Common):
     behavior_steps: int = option(
-        0, "Updates of the behavior set; 0: as many as `fit` takes by default.", WHOLE
+        0,
+        "Updates of the behavior set; 0: as many as `fit` takes by default.",
+        NOT_NEGATIVE,
     )
     joint: bool = option(
         False,
@@ -37,13 +47,13 @@ class Options(Common):
         10_000,
         "Updates of the Q-functions alone, while pi is still the best behavior; by "
         "default at most a fifth of the steps given.",
-        WHOLE,
+        NOT_NEGATIVE,
     )
-    beta: float = option(1.0, "Weight of the divergence.", NOT_NEGATIVE)
-    value_penalty: float = option(
+    beta: float = traced(1.0, "Weight of the divergence.", NOT_NEGATIVE)
+    value_penalty: float = traced(
         1.0, "Weight of beta D in the Q-functions' target.", NOT_NEGATIVE
     )
-    value_weight: float = option(
+    value_weight: float = traced(
         400.0, "Weight of Q in the policy's loss, where it is divided.", NOT_NEGATIVE
     )
     value_share: bool = option(
@@ -51,17 +61,17 @@ class Options(Common):
         "Take that weight times the share of the data that the behavior made to which "
         "pi is held (the best): elsewhere Q knows less of what pi does.",
     )
-    reach: float = option(
+    reach: float = traced(
         0.5,
         "How far Q may move pi, in deviations of the behavior, where it is divided; "
         "for a divergence of reach^2 / 2 nats.",
         POSITIVE,
     )
-    policy_rate: float = option(5e-5, "Learning rate of the policy.", POSITIVE)
-    critic_rate: float = option(3e-4, "Learning rate of the Q-functions.", POSITIVE)
-    target_rate: float = option(0.005, "How fast target Q-functions follow.", SHARE)
-    discount: float = option(0.99, "Discount factor.", SHARE)
-    commitment: float = option(
+    policy_rate: float = traced(5e-5, "Learning rate of the policy.", POSITIVE)
+    critic_rate: float = traced(3e-4, "Learning rate of the Q-functions.", POSITIVE)
+    target_rate: float = traced(0.005, "How fast target Q-functions follow.", SHARE)
+    discount: float = traced(0.99, "Discount factor.", SHARE)
+    commitment: float = traced(
         0.1, "Weight alpha of the commitment loss (joint only).", NOT_NEGATIVE
     )
 

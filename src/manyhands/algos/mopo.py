@@ -24,9 +24,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from manyhands.algos import skeletons, soft_actor
-from manyhands.algos.algorithm import Algorithm, Given, Setting, Stage
+from manyhands.algos.algorithm import Algorithm, Common, Given, Setting, Stage
 from manyhands.algos.dynamics_stage import check_elites, learn_dynamics
-from manyhands.algos.options import Common, learner_options
 from manyhands.algos.soft_actor import Actor, distribution
 from manyhands.dynamics.fit import Dynamics
 from manyhands.dynamics.imagination import Noise, World, imagine
@@ -34,18 +33,27 @@ from manyhands.dynamics.rollouts import Buffer, Underway
 from manyhands.dynamics.settings import Judge, Settings
 from manyhands.dynamics.termination import Ending, decide
 from manyhands.errors import UserError
-from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Range, option
 from manyhands.nn import adam, critics
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import squared_error, values_of
 from manyhands.nn.draws import glorot_mlp
 from manyhands.nn.networks import MLP
+from manyhands.options import (
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    Range,
+    option,
+    options,
+    traced,
+)
 from manyhands.types import Batch, Box, Key, Metrics
 
 LAYERS = 2
 
 
-@learner_options
+@options
 class Options(Common):
     members: int = option(7, "Networks of the dynamics ensemble.", COUNT)
     elites: int = option(
@@ -54,7 +62,7 @@ class Options(Common):
     model_width: int = option(200, "Hidden units of the dynamics.", COUNT)
     model_steps: int = option(200_000, "Updates of the dynamics, at most.", COUNT)
     model_batch: int = option(256, "Transitions per update of each member.", COUNT)
-    model_rate: float = option(1e-3, "Learning rate of the dynamics.", POSITIVE)
+    model_rate: float = traced(1e-3, "Learning rate of the dynamics.", POSITIVE)
     patience: int = option(
         5,
         "Epochs without a better member before the dynamics are done; 0: never.",
@@ -67,19 +75,19 @@ class Options(Common):
         "auto", "When the world ends: the rule of a task, never, or learned."
     )
     horizon: int = option(5, "Steps of a rollout.", COUNT)
-    penalty: float = option(1.0, "Price lambda of what is not known.", NOT_NEGATIVE)
+    penalty: float = traced(1.0, "Price lambda of what is not known.", NOT_NEGATIVE)
     rollouts: int = option(50, "Rollouts that start at every update.", COUNT)
     kept: int = option(1000, "Updates whose rollouts are kept.", COUNT)
     real: int = option(12, "Transitions per update that were logged.", Range(0))
     width: int = option(256, "Hidden units of the policy.", COUNT)
     critic_width: int = option(256, "Hidden units of the Q-functions.", COUNT)
-    entropy: float = option(
+    entropy: float = traced(
         0.0, "Entropy H that alpha aims at; 0: minus the number of actions.", Range()
     )
-    policy_rate: float = option(3e-4, "Learning rate of policy and alpha.", POSITIVE)
-    critic_rate: float = option(3e-4, "Learning rate of the Q-functions.", POSITIVE)
-    target_rate: float = option(0.005, "How fast target Q-functions follow.", SHARE)
-    discount: float = option(0.99, "Discount factor.", SHARE)
+    policy_rate: float = traced(3e-4, "Learning rate of policy and alpha.", POSITIVE)
+    critic_rate: float = traced(3e-4, "Learning rate of the Q-functions.", POSITIVE)
+    target_rate: float = traced(0.005, "How fast target Q-functions follow.", SHARE)
+    discount: float = traced(0.99, "Discount factor.", SHARE)
 
 
 PAPER = Options(

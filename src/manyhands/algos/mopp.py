@@ -25,10 +25,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from manyhands.algos.algorithm import Algorithm, Given, Setting, Stage
+from manyhands.algos.algorithm import Algorithm, Common, Given, Setting, Stage
 from manyhands.algos.dynamics_stage import check_elites, learn_dynamics
 from manyhands.algos.mopp_acting import LAYERS, BehaviorSet, Model, act, skeleton
-from manyhands.algos.options import Common, learner_options
 from manyhands.algos.starting_sets import Start
 from manyhands.dynamics import autoregressive
 from manyhands.dynamics.autoregressive import Proposer
@@ -40,16 +39,25 @@ from manyhands.dynamics.rows import reward_range
 from manyhands.dynamics.settings import Settings
 from manyhands.dynamics.termination import Ending, decide, rule_of
 from manyhands.errors import UserError
-from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, Range, option
 from manyhands.nn import adam, critics
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import values_of
 from manyhands.nn.draws import glorot_mlp
 from manyhands.nn.networks import MLP
+from manyhands.options import (
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    Range,
+    option,
+    options,
+    traced,
+)
 from manyhands.types import Batch, Box, Key, Metrics
 
 
-@learner_options
+@options
 class Options(Common):
     proposer: Literal["own", "set"] = option(
         "own", "Who proposes actions: models of its own, or the behavior set given."
@@ -63,7 +71,7 @@ class Options(Common):
     critic_width: int = option(500, "Hidden units of the Q-functions.", COUNT)
     model_steps: int = option(200_000, "Updates of the dynamics, at most.", COUNT)
     model_batch: int = option(256, "Transitions per update of each member.", COUNT)
-    model_rate: float = option(1e-3, "Learning rate of the dynamics.", POSITIVE)
+    model_rate: float = traced(1e-3, "Learning rate of the dynamics.", POSITIVE)
     patience: int = option(
         5,
         "Epochs without a better member before the dynamics are done; 0: never.",
@@ -72,19 +80,19 @@ class Options(Common):
     changes: bool = option(
         True, "Predict how observations change, not what they will be."
     )
-    behavior_rate: float = option(1e-3, "Learning rate of the behavior.", POSITIVE)
-    critic_rate: float = option(1e-3, "Learning rate of the Q-functions.", POSITIVE)
-    target_rate: float = option(0.005, "How fast target Q-functions follow.", SHARE)
-    discount: float = option(0.99, "Discount factor.", SHARE)
+    behavior_rate: float = traced(1e-3, "Learning rate of the behavior.", POSITIVE)
+    critic_rate: float = traced(1e-3, "Learning rate of the Q-functions.", POSITIVE)
+    target_rate: float = traced(0.005, "How fast target Q-functions follow.", SHARE)
+    discount: float = traced(0.99, "Discount factor.", SHARE)
     trajectories: int = option(100, "Trajectories of a plan, N.", COUNT)
     horizon: int = option(4, "Their steps, H.", COUNT)
     proposals: int = option(10, "Actions to choose from at each of them, K.", COUNT)
-    kappa: float = option(3.0, "How much more good trajectories count.", NOT_NEGATIVE)
-    spread: float = option(0.4, "Deviation of the widest variable, sigma_M.", POSITIVE)
-    threshold: float = option(
+    kappa: float = traced(3.0, "How much more good trajectories count.", NOT_NEGATIVE)
+    spread: float = traced(0.4, "Deviation of the widest variable, sigma_M.", POSITIVE)
+    threshold: float = traced(
         0.0, "Disagreement L that is pruned; 0: by `percentile`.", NOT_NEGATIVE
     )
-    percentile: float = option(
+    percentile: float = traced(
         90.0,
         "Share of the data, in percent, that disagrees less than L.",
         Range(0, 100),

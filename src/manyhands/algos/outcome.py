@@ -5,13 +5,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from manyhands import hyper
 from manyhands.algos import asked, lbrac_v, starting_sets
 from manyhands.algos.cases import Case, Place
 from manyhands.algos.evaluate import Evaluation
 from manyhands.algos.policy import Policy
 from manyhands.algos.training import Replica, Result
 from manyhands.behavior.estimate import Behavior
+from manyhands.options import varying
 from manyhands.runs import Run, environment, mean_and_std
 from manyhands.types import Pytree
 
@@ -87,7 +87,7 @@ def write(run: Run, policies: list[Policy]) -> None:
     if len(policies) > 1:
         for r, policy in enumerate(policies):
             _write_one(Run(run.path / f"replica-{r}"), policy)
-        differing = hyper.varying([policy.options for policy in policies])
+        differing = varying([policy.options for policy in policies])
         summary["replicas"] = [
             {"data": p.summary["data"]["name"], "options": own} | p.summary["policy"]
             for p, own in zip(policies, differing)

@@ -22,20 +22,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from manyhands.algos import bcq, vae_bc
-from manyhands.algos.algorithm import Algorithm, Given
+from manyhands.algos.algorithm import Algorithm, Common, Given
 from manyhands.algos.bcq import soft_minimum
 from manyhands.algos.critic_terms import critic_loss
-from manyhands.algos.options import Common, learner_options
-from manyhands.hyper import COUNT, POSITIVE, SHARE, option
 from manyhands.nn import adam
 from manyhands.nn.actors import uniform_mlp
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import values_of
 from manyhands.nn.networks import MLP
+from manyhands.options import COUNT, POSITIVE, SHARE, option, options, traced
 from manyhands.types import Batch, Box, Key, Keys, Metrics
 
 
-@learner_options
+@options
 class Options(Common):
     behavior_steps: int = option(100_000, "Updates of the VAE.", COUNT)
     behavior_width: int = option(750, "Hidden units of the VAE.", COUNT)
@@ -47,17 +46,17 @@ class Options(Common):
     perturbed: bool = option(
         False, "Move the decoded action a little further (PLAS+P)."
     )
-    phi: float = option(
+    phi: float = traced(
         0.05, "Phi, the longest such move, in half-widths of the box.", SHARE
     )
-    latent_bound: float = option(2.0, "Z, the farthest latent.", POSITIVE)
-    minimum_weight: float = option(
+    latent_bound: float = traced(2.0, "Z, the farthest latent.", POSITIVE)
+    minimum_weight: float = traced(
         1.0, "Weight lambda of the lower of the two target Q-functions.", SHARE
     )
-    policy_rate: float = option(1e-4, "Learning rate of the policy.", POSITIVE)
-    critic_rate: float = option(1e-3, "Learning rate of the Q-functions.", POSITIVE)
-    target_rate: float = option(0.005, "How fast targets follow.", SHARE)
-    discount: float = option(0.99, "Discount factor.", SHARE)
+    policy_rate: float = traced(1e-4, "Learning rate of the policy.", POSITIVE)
+    critic_rate: float = traced(1e-3, "Learning rate of the Q-functions.", POSITIVE)
+    target_rate: float = traced(0.005, "How fast targets follow.", SHARE)
+    discount: float = traced(0.99, "Discount factor.", SHARE)
 
 
 PAPER = Options(

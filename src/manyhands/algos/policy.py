@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manyhands import hyper
 from manyhands.algos.registry import algorithm
 from manyhands.behavior.problem import Scaling
 from manyhands.errors import UserError, named_in_errors
 from manyhands.files import strict_json
+from manyhands.options import restore
 from manyhands.runs import Run, flatten, unflatten
 from manyhands.types import Box, Pytree
 
@@ -104,7 +104,7 @@ def load_policy(path: str | Path) -> Policy:
             raise UserError(f"env_id: expected text or null, got {about['env_id']!r}")
         learner = algorithm(about["algo"])
         default = next(iter(learner.presets.values()))
-        options = hyper.restore(type(default), about["options"])
+        options = restore(type(default), about["options"])
     arrays = run.read_arrays("policy.safetensors")
     model = {
         name.removeprefix("model"): leaf

@@ -22,14 +22,21 @@ from jaxtyping import Array, Float
 
 from manyhands.algos import delayed, skeletons
 from manyhands.algos.actor_terms import scaled_value
-from manyhands.algos.algorithm import Algorithm, Given
+from manyhands.algos.algorithm import Algorithm, Common, Given
 from manyhands.algos.delayed import State
-from manyhands.algos.options import Common, learner_options
-from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, option
 from manyhands.nn import critics
 from manyhands.nn.actors import action_of, blurred, distance, uniform_mlp
 from manyhands.nn.critics import NormedMLP, values_of
 from manyhands.nn.networks import MLP
+from manyhands.options import (
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    option,
+    options,
+    traced,
+)
 from manyhands.types import Batch, Box, Key, Metrics
 
 LAYERS = 3
@@ -37,28 +44,28 @@ HIDDEN_BIAS = 0.1
 LAST_OF_CRITIC, LAST_OF_POLICY = 3e-3, 1e-3  # the last layers start nearly at zero
 
 
-@learner_options
+@options
 class Options(Common):
     batch_size: int = option(1024, "Transitions per update.", COUNT)
     width: int = option(256, "Hidden units of the policy.", COUNT)
     critic_width: int = option(256, "Hidden units of the Q-functions.", COUNT)
-    policy_penalty: float = option(
+    policy_penalty: float = traced(
         0.01, "Weight beta_1 of the distance in the policy's loss.", NOT_NEGATIVE
     )
-    value_penalty: float = option(
+    value_penalty: float = traced(
         0.01, "Weight beta_2 of the distance in the Q-functions' target.", NOT_NEGATIVE
     )
     policy_every: int = option(
         2, "Updates of the Q-functions for one of the policy and the targets.", COUNT
     )
-    target_noise: float = option(
+    target_noise: float = traced(
         0.2, "Deviation of the noise on the target's actions.", NOT_NEGATIVE
     )
-    target_noise_bound: float = option(0.5, "Its largest size.", NOT_NEGATIVE)
-    policy_rate: float = option(1e-3, "Learning rate of the policy.", POSITIVE)
-    critic_rate: float = option(1e-3, "Learning rate of the Q-functions.", POSITIVE)
-    target_rate: float = option(0.005, "How fast all targets follow.", SHARE)
-    discount: float = option(0.99, "Discount factor.", SHARE)
+    target_noise_bound: float = traced(0.5, "Its largest size.", NOT_NEGATIVE)
+    policy_rate: float = traced(1e-3, "Learning rate of the policy.", POSITIVE)
+    critic_rate: float = traced(1e-3, "Learning rate of the Q-functions.", POSITIVE)
+    target_rate: float = traced(0.005, "How fast all targets follow.", SHARE)
+    discount: float = traced(0.99, "Discount factor.", SHARE)
 
 
 PAPER = Options(steps=1_000_000, standardise=False)

@@ -19,25 +19,24 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from manyhands.algos import skeletons
-from manyhands.algos.algorithm import Algorithm, Given
-from manyhands.algos.options import Common, learner_options
+from manyhands.algos.algorithm import Algorithm, Common, Given
 from manyhands.behavior import vae
-from manyhands.hyper import COUNT, NOT_NEGATIVE, POSITIVE, option
 from manyhands.nn import adam
 from manyhands.nn.actors import action_of, uniform_mlp
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.networks import MLP, with_idle_units
+from manyhands.options import COUNT, NOT_NEGATIVE, POSITIVE, option, options, traced
 from manyhands.types import Batch, Box, Key, Keys, Metrics
 
 LAYERS = 2
 LATENT_CLIP = 0.5  # latents further out than this decode to rarer actions
 
 
-@learner_options
+@options
 class Options(Common):
     width: int = option(750, "Hidden units of encoder and decoder.", COUNT)
-    kl_weight: float = option(0.5, "Weight w of the divergence.", NOT_NEGATIVE)
-    vae_rate: float = option(1e-3, "Learning rate of the VAE.", POSITIVE)
+    kl_weight: float = traced(0.5, "Weight w of the divergence.", NOT_NEGATIVE)
+    vae_rate: float = traced(1e-3, "Learning rate of the VAE.", POSITIVE)
 
 
 PRESETS = {

@@ -17,7 +17,7 @@ from manyhands.behavior.problem import Scaling
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError, named_in_errors
 from manyhands.files import strict_json
-from manyhands.hyper import restore
+from manyhands.options import restore
 from manyhands.runs import Run, flatten, unflatten
 from manyhands.types import Box, Pytree
 

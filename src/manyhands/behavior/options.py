@@ -1,17 +1,27 @@
 """Hyper-parameters of fitting, their defaults and the paper's."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from manyhands import hyper
-from manyhands.hyper import COUNT, NOT_NEGATIVE, PART, POSITIVE, SHARE, option
+from manyhands.options import (
+    COUNT,
+    NOT_NEGATIVE,
+    PART,
+    POSITIVE,
+    SHARE,
+    choose,
+    option,
+    options,
+    overrides,
+    traced,
+)
 
 # More of it leaves networks too weak to tell behaviors apart, where there is little
 # data (docs/behavior.md).
 MOST_DECAY = 4.0
 
 
-@dataclass(frozen=True)
+@options
 class Options:
     """What can be chosen, with what it means. The defaults recover sources."""
 
@@ -33,14 +43,14 @@ class Options:
         True, "Merge codes that are one behavior; k is then the most there may be."
     )
     batch_size: int = option(256, "Transitions per update.", COUNT)
-    policy_rate: float = option(3e-4, "Learning rate of the policy network.", POSITIVE)
-    embedding_factor: float = option(
+    policy_rate: float = traced(3e-4, "Learning rate of the policy network.", POSITIVE)
+    embedding_factor: float = traced(
         10.0,
         "Learning rate of the embeddings W and E, in units of the policy's.",
         NOT_NEGATIVE,
     )
-    critic_rate: float = option(1e-4, "Learning rate of the Q-functions.", POSITIVE)
-    weight_decay: float = option(
+    critic_rate: float = traced(1e-4, "Learning rate of the Q-functions.", POSITIVE)
+    weight_decay: float = traced(
         20_000.0,
         "Weight decay of the policy's kernels, in units of the learning rate and "
         "divided by the number of transitions: the more data, the weaker; at most 4 "
@@ -50,11 +60,11 @@ class Options:
     rate_decay: bool = option(
         True, "Let the learning rates fall to zero over the second half of a stage."
     )
-    commitment: float = option(
+    commitment: float = traced(
         0.1, "Weight alpha of the commitment loss.", NOT_NEGATIVE
     )
-    target_rate: float = option(0.001, "How fast target Q-functions follow.", SHARE)
-    discount: float = option(0.99, "Discount factor of the Q-functions.", SHARE)
+    target_rate: float = traced(0.001, "How fast target Q-functions follow.", SHARE)
+    discount: float = traced(0.99, "Discount factor of the Q-functions.", SHARE)
     standardise: bool = option(
         True, "Scale every observation to mean 0 and deviation 1 first."
     )
@@ -102,12 +112,12 @@ PRESETS = {"default": Options(), "paper": PAPER, "large": LARGE}
 if TYPE_CHECKING:
     Overrides = Any
 else:
-    Overrides = hyper.overrides(PRESETS)
+    Overrides = overrides(PRESETS)
 
 
 def resolve(preset: str, changes: dict[str, Any], transitions: int) -> Options:
     """A preset with changes, for a data set of this size."""
-    options = hyper.resolve(PRESETS, preset, changes)
+    options = choose(PRESETS, preset, changes)
     if preset != "default" or "steps" in changes:
         return options
     # Sources that are alike come apart in the embedding late; little data is learnt

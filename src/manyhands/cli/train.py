@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import tyro
 from rich.table import Table
 
-from manyhands import hyper
 from manyhands.cli.console import First, out, training_progress
 from manyhands.cli.data import Reading, load, origin
 from manyhands.cli.fit import number_or_auto
 from manyhands.cli.metrics import logged
 from manyhands.data.formats import ReadOptions
 from manyhands.errors import UserError
+from manyhands.options import choose, overrides, varying
 from manyhands.runs import Run, command_of
 
 DEFAULT = "lbrac_v"
@@ -60,7 +60,7 @@ class Train:
         changes, learner = self.changes(), algorithm(self.algo)
         presets = learner.presets
         flat = {name: _first(value) for name, value in changes.items()}
-        options = hyper.resolve(presets, self.preset, flat)
+        options = choose(presets, self.preset, flat)
         if (self.out / "summary.json").exists():
             raise UserError(
                 f"{self.out}: holds a finished run; choose another directory"
@@ -163,10 +163,10 @@ def train_command(arguments: list[str]) -> type[Train]:
         return Train  # which will say so
     if "--help" not in arguments and "-h" not in arguments:
         _refuse_options_of_others(algo, [flag for flag, _, _ in words])
-    overrides = hyper.overrides(ALGORITHMS[algo].presets, several=True)
+    given = overrides(ALGORITHMS[algo].presets, several=True)
 
-    options = Annotated[overrides, tyro.conf.OmitArgPrefixes]
-    missing = field(default_factory=overrides)
+    options = Annotated[given, tyro.conf.OmitArgPrefixes]
+    missing = field(default_factory=given)
     named = make_dataclass(
         "Train", [("options", options, missing)], bases=(Train,), frozen=True
     )
@@ -248,7 +248,7 @@ class Evaluate:
             key=lambda path: int(path.name.rpartition("-")[2]),
         )
         policies = [load_policy(one) for one in folders or [self.run_directory]]
-        differing = hyper.varying([policy.options for policy in policies])
+        differing = varying([policy.options for policy in policies])
         table = Table(title=f"{self.run_directory}", title_justify="left")
         names = "episodes", "return", "normalised", "relative"
         table.add_column("policy", justify="right", no_wrap=True)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from manyhands import hyper
 from manyhands.cli.console import out, progress, training_progress
 from manyhands.errors import UserError
+from manyhands.options import choose, overrides
 from manyhands.zoo.options import PRESETS
 from manyhands.zoo.tasks import data_sets
 
 if TYPE_CHECKING:
     Overrides = Any
 else:
-    Overrides = hyper.overrides(PRESETS)
+    Overrides = overrides(PRESETS)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Train:
 
     def run(self) -> None:
         changes = {k: v for k, v in vars(self.options).items() if v is not None}
-        steps = hyper.resolve(PRESETS, "default", changes).steps
+        steps = choose(PRESETS, "default", changes).steps
         if (self.out / "summary.json").exists():
             raise UserError(
                 f"{self.out}: holds a finished run; choose another directory"

@@ -24,9 +24,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from manyhands import hyper
 from manyhands.algos.registry import algorithm
 from manyhands.errors import UserError, check_seed
+from manyhands.options import choose
 
 BUILT_IN = files("manyhands.sweep") / "presets"
 
@@ -185,7 +185,7 @@ def _entry(content: dict[str, Any]) -> Entry:
     if not isinstance(on, dict) or not all(isinstance(c, dict) for c in on.values()):
         raise UserError(f"for: expected options for each of some data sets, got {on!r}")
     for changes in ({}, *on.values()):  # complain before any work is done
-        hyper.resolve(learner.presets, preset, content | changes)
+        choose(learner.presets, preset, content | changes)
     return Entry(name, label, preset, k, content, on)
 
 

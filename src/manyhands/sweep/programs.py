@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from manyhands import hyper
 from manyhands.algos.algorithm import Algorithm, Given, Setting
 from manyhands.algos.registry import algorithm
 from manyhands.algos.starting_sets import Start
@@ -25,6 +24,7 @@ from manyhands.behavior.problem import Scaling
 from manyhands.data.trajectories import Trajectories
 from manyhands.dynamics.fit import KINDS, Dynamics
 from manyhands.dynamics.settings import Inputs, Settings
+from manyhands.options import choose
 from manyhands.sweep.plan import Fleet
 from manyhands.types import Batch, Box, Pytree
 
@@ -155,7 +155,7 @@ def _inside(equation: Any) -> list[Any]:
 def programs(fleet: Fleet, sizes: Sizes) -> list[Program]:
     """In the order in which they run. `sizes` of the largest of its data sets."""
     learner = algorithm(fleet.algo)
-    options = hyper.resolve(learner.presets, fleet.preset, fleet.options)
+    options = choose(learner.presets, fleet.preset, fleet.options)
     if not fleet.k:
         found, options, given = _of_learner(learner, options, fleet, sizes)
         if learner.acts_on_device and fleet.episodes:
@@ -188,7 +188,7 @@ def _of_learner(
             model = _method_model(learner.first, chosen, sizes, 1)
         else:
             other = algorithm(learner.first)
-            chosen = hyper.resolve(other.presets, preset, changes)
+            chosen = choose(other.presets, preset, changes)
             found += _of_learner(other, chosen, fleet, sizes)[0]
             model = _learner_model(other, given, chosen)
         given = given._replace(behavior=model)

@@ -1,13 +1,11 @@
 """Hyper-parameters of the agents that make data: rlkit's."""
 
-from dataclasses import dataclass
-
-from manyhands.hyper import COUNT, POSITIVE, SHARE, option
+from manyhands.options import COUNT, POSITIVE, SHARE, option, options, traced
 
 LOG_STD = (-20.0, 2.0)  # bounds of the policies' log-deviations
 
 
-@dataclass(frozen=True)
+@options
 class Options:
     """rlkit's settings."""
 
@@ -19,9 +17,9 @@ class Options:
     keep_every: int = option(5000, "Keep the policies as they are so often.", COUNT)
     batch_size: int = option(256, "Transitions per update.", COUNT)
     width: int = option(256, "Hidden units of the networks.", COUNT)
-    rate: float = option(3e-4, "Learning rate.", POSITIVE)
-    discount: float = option(0.99, "Discount factor.", SHARE)
-    target_rate: float = option(5e-3, "How fast target critics follow.", SHARE)
+    rate: float = traced(3e-4, "Learning rate.", POSITIVE)
+    discount: float = traced(0.99, "Discount factor.", SHARE)
+    target_rate: float = traced(5e-3, "How fast target critics follow.", SHARE)
 
 
 PRESETS = {"default": Options()}

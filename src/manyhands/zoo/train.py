@@ -16,10 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from manyhands import fleet, hyper
+from manyhands import fleet
 from manyhands.envs.processes import how_many
 from manyhands.errors import UserError
 from manyhands.interrupts import stop_politely
+from manyhands.options import choose
 from manyhands.runs import Run, environment, flatten
 from manyhands.zoo import sac
 from manyhands.zoo.explorer import Agent, Shape
@@ -53,7 +54,7 @@ def train(
         checkpoint_seconds: how much work an interruption may cost.
         changes: single options, see `Options`.
     """
-    options = hyper.resolve(PRESETS, "default", changes)
+    options = choose(PRESETS, "default", changes)
     if not tasks or not seeds:
         raise UserError("tasks, seeds: expected at least one of each, got none")
     agents = [(name, seed) for name in tasks for seed in seeds]

@@ -1,15 +1,35 @@
-"""Hyper-parameters: declared once, with default, help and range; checked when given."""
+"""Hyper-parameters: declared once, with default, help and range; checked when given.
 
+    @options
+    class Options(Common):
+        width: int = option(256, "Hidden units of the policy.", COUNT)
+        policy_rate: float = traced(3e-4, "Learning rate of the policy.", POSITIVE)
+
+An `option` decides the compiled program. A `traced` one is an argument of it, so
+replicas that train together may differ in it.
+"""
+
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, asdict, dataclass, field, fields, make_dataclass, replace
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import tyro
 
 from manyhands.errors import UserError
 
 Options = TypeVar("Options")
+Class = TypeVar("Class", bound=type)
 
 
 @dataclass(frozen=True)
@@ -43,11 +63,66 @@ PART = Range(0, 1, ends=False)
 
 
 def option(default: Any, help: str, range: Range | None = None) -> Any:
-    """A field of a dataclass of hyper-parameters."""
-    return field(default=default, metadata={"help": help, "range": range})
+    """A field of a class of `options`, of any type; it decides the program."""
+    about = {"help": help, "range": range, "traced": False}
+    return field(default=default, metadata=about)
 
 
-def resolve(
+def traced(default: float, help: str, range: Range | None = None) -> Any:
+    """A field of a class of `options`, a number that the compiled program is given."""
+    about = {"help": help, "range": range, "traced": True}
+    return field(default=default, metadata=about)
+
+
+@dataclass_transform(frozen_default=True)
+def options(cls: Class) -> Class:
+    """A class of hyper-parameters: frozen, each declared by `option` or `traced`."""
+    cls = dataclass(frozen=True)(cls)
+    for one in fields(cls):
+        assert "traced" in one.metadata, f"{cls}: {one.name}: expected option(...)"
+    return cls
+
+
+@functools.cache
+def types_of(cls: type) -> dict[str, Any]:
+    """The fields' types, also where annotations are postponed and thus texts."""
+    found = get_type_hints(cls)
+    for name in traced_in(cls):
+        assert found[name] is float, f"{cls}: {name} is traced: expected a float"
+    return found
+
+
+def traced_in(cls: type) -> tuple[str, ...]:
+    """The names of the traced fields."""
+    return tuple(one.name for one in fields(cls) if one.metadata["traced"])
+
+
+@functools.cache
+def as_pytree(cls: Class) -> Class:
+    """Make a class of options a pytree, once: traced fields are its leaves."""
+    import jax  # the command line's help does without
+
+    names = {one.name: one.metadata["traced"] for one in fields(cls)}
+    leaves = [name for name, is_traced in names.items() if is_traced]
+    others = [name for name, is_traced in names.items() if not is_traced]
+
+    def flatten(options):
+        return (
+            tuple(getattr(options, name) for name in leaves),
+            tuple(getattr(options, name) for name in others),
+        )
+
+    def unflatten(structure, values):
+        # Not by the constructor: leaves are then arrays, or nothing at all.
+        options = object.__new__(cls)
+        vars(options).update(zip(leaves, values), **dict(zip(others, structure)))
+        return options
+
+    jax.tree_util.register_pytree_node(cls, flatten, unflatten)
+    return cls
+
+
+def choose(
     presets: Mapping[str, Options], preset: str, changes: Mapping[str, Any]
 ) -> Options:
     """A preset with changes, every one of them known and in its range."""
@@ -58,10 +133,10 @@ def resolve(
     for name, value in changes.items():
         if name not in known:
             raise UserError(f"{name}: expected one of the options {', '.join(known)}")
-        _check(known[name], value)
+        _check(known[name], types_of(type(chosen))[name], value)
     # Others' whole numbers (10.0, NumPy's) as Python's: they decide shapes and loops.
     plain = {
-        name: int(value) if known[name].type is int else value
+        name: int(value) if types_of(type(chosen))[name] is int else value
         for name, value in changes.items()
     }
     return replace(chosen, **plain)  # pyright: ignore
@@ -81,8 +156,8 @@ def restore(kind: type[Options], values: Any) -> Options:
     return kind(**values)
 
 
-def _check(option: Field, value: Any) -> None:
-    kind, limits = option.type, option.metadata["range"]
+def _check(option: Field, kind: Any, value: Any) -> None:
+    limits = option.metadata["range"]
     if get_origin(kind) is Literal:
         if value not in get_args(kind):
             words = ", ".join(map(str, get_args(kind)))
@@ -118,9 +193,10 @@ def overrides(presets: Mapping[str, Any], several: bool = False) -> type:
     """Every option as "not given" (None), with the presets' values: for `tyro`.
 
     Args:
-        several: floats may be given several times, for a replica each.
+        several: traced options may be given several times, for a replica each.
     """
     default, *others = presets
+    types = types_of(type(presets[default]))
 
     def words(name: str) -> str:
         usual, values = getattr(presets[default], name), {}
@@ -143,8 +219,8 @@ def overrides(presets: Mapping[str, Any], several: bool = False) -> type:
                 Annotated[
                     (
                         tuple[float, ...]
-                        if several and option.type is float
-                        else option.type
+                        if several and option.metadata["traced"]
+                        else types[option.name]
                     )
                     | None,  # pyright: ignore
                     tyro.conf.arg(
