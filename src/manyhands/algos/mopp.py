@@ -34,7 +34,6 @@ from manyhands.dynamics.autoregressive import Proposer
 from manyhands.dynamics.chain import Chain
 from manyhands.dynamics.fit import Dynamics
 from manyhands.dynamics.planner import PlanSettings
-from manyhands.dynamics.prediction import pick
 from manyhands.dynamics.rows import reward_range
 from manyhands.dynamics.settings import Settings
 from manyhands.dynamics.termination import Ending, decide, rule_of
@@ -54,6 +53,7 @@ from manyhands.options import (
     options,
     traced,
 )
+from manyhands.training.replicas import pick
 from manyhands.types import Batch, Box, Key, Metrics
 
 

@@ -2,17 +2,18 @@
 
 from typing import Any
 
-import jax
 import numpy as np
 
 from manyhands.algos import asked, lbrac_v, starting_sets
 from manyhands.algos.cases import Case, Place
 from manyhands.algos.evaluate import Evaluation
 from manyhands.algos.policy import Policy
-from manyhands.algos.training import Replica, Result
+from manyhands.algos.training import Replica
 from manyhands.behavior.estimate import Behavior
 from manyhands.options import varying
 from manyhands.runs import Run, environment, mean_and_std
+from manyhands.training.loop import Result
+from manyhands.training.replicas import pick
 from manyhands.types import Pytree
 
 
@@ -21,8 +22,8 @@ def policy_of(
     place: Place,
     case: Case,
     replica: Replica,
+    model: Any,
     result: Result,
-    r: int,
     final: Evaluation | None,
 ) -> Policy:
     data = place.data
@@ -55,7 +56,7 @@ def policy_of(
     return Policy(
         algo=algo,
         options=replica.options,
-        model=_model_of(result.models, r, replica),
+        model=model,
         box=place.box,
         scaling=place.scaling,
         env_id=place.env,
@@ -69,15 +70,10 @@ def models_of(models: Pytree, replicas: list[Replica]) -> list[Any]:
 
 def _model_of(models: Pytree, r: int, replica: Replica) -> Any:
     """One of these, of its own size."""
-    model = _one_of(models, r)
+    model = pick(models, r)
     if isinstance(model, lbrac_v.Model):
         return lbrac_v.unpadded(model, replica.given.behavior)
     return model
-
-
-@jax.jit
-def _one_of(models: Pytree, r: Any) -> Pytree:
-    return jax.tree.map(lambda leaf: leaf[r], models)
 
 
 def write(run: Run, policies: list[Policy]) -> None:

@@ -11,7 +11,7 @@ from manyhands.algos.asked import Asked
 from manyhands.algos.cases import Case, Place
 from manyhands.algos.evaluate import Judge, behaviors_score
 from manyhands.algos.policy import Policy, load_policy
-from manyhands.algos.training import Progress, Replica, Training
+from manyhands.algos.training import PolicyStage, Replica
 from manyhands.algos.watching import Watch
 from manyhands.behavior.estimate import Behavior
 from manyhands.behavior.fit import fit, names_of
@@ -20,11 +20,9 @@ from manyhands.behavior.problem import Scaling
 from manyhands.data.trajectories import Trajectories
 from manyhands.fleet import Packed
 from manyhands.runs import Run, environment
+from manyhands.training import loop
+from manyhands.training.loop import Progress, silent
 from manyhands.types import Pytree
-
-
-def _silent(done: int, shown: dict[str, float]) -> None:
-    """The default: nobody is watching."""
 
 
 @overload
@@ -67,7 +65,7 @@ def train(
     workers: int | None = None,
     scale_actions: bool = False,
     checkpoint_seconds: float = 60.0,
-    progress: Progress = _silent,
+    progress: Progress = silent,
     inspect: Callable[[int, list[Any]], None] | None = None,
     retrain: bool = True,
     **changes: Any,
@@ -152,14 +150,14 @@ def train(
     cases, places = _cases(wanted, first), _places(wanted, first)
     dynamics: list[Any] = [None] * len(cases)
     if wanted.learner.before:
-        stage = Stage(
+        before = Stage(
             [(place.data, place.scaling) for place in places],
             [(case.place, case.seed, case.options) for case in cases],
             run,
             progress,
             checkpoint_seconds,
         )
-        dynamics = wanted.learner.before(stage)
+        dynamics = wanted.learner.before(before)
     replicas, packed = _prepare(places, cases, dynamics)
     judge = None
     if wanted.plays:
@@ -174,23 +172,17 @@ def train(
             if inspect:
                 inspect(step, outcome.models_of(models, replicas))
 
-        result = Training(
-            wanted.learner,
-            replicas,
-            packed,
-            run,
-            watch,
-            progress,
-            checkpoint_seconds,
-            looked_at,
-        ).train()
-        final = judge.look(result.models) if judge else [None] * len(replicas)
+        stage = PolicyStage(wanted.learner, replicas, packed, watch, looked_at)
+        result = loop.train(stage, run, progress, checkpoint_seconds)
+        models = stage.models()
+        final = judge.look(models) if judge else [None] * len(replicas)
     finally:
         if judge:
             judge.close()
+    each = zip(cases, replicas, outcome.models_of(models, replicas), final)
     policies = [
-        outcome.policy_of(algo, places[case.place], case, replica, result, r, final[r])
-        for r, (case, replica) in enumerate(zip(cases, replicas))
+        outcome.policy_of(algo, places[case.place], case, replica, model, result, last)
+        for case, replica, model, last in each
     ]
     for policy in policies:
         policy.summary["policy"]["scale_actions"] = scale_actions
