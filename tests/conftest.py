@@ -15,7 +15,7 @@ from jaxtyping import install_import_hook
 # come before their first import.
 PACKAGES = [
     f"manyhands.{name}"
-    for name in ("nn", "envs", "behavior", "dynamics", "fleet", "zoo", "algos")
+    for name in ("nn envs behavior dynamics fleet training zoo algos".split())
 ]
 install_import_hook(PACKAGES, "beartype.beartype")
 

@@ -11,6 +11,7 @@ LAYERS = [
     {"version", "errors", "files", "interrupts", "options", "types", "wording"},
     {"data", "nn"},
     {"envs", "fleet", "runs"},
+    {"training"},
     {"behavior", "dynamics", "zoo"},
     {"algos", "datasets"},
     {"report"},

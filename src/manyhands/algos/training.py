@@ -14,9 +14,9 @@ import numpy as np
 from manyhands.algos.algorithm import Algorithm, Given
 from manyhands.algos.watching import Queue, Watch
 from manyhands.fleet import Packed, Replicas
-from manyhands.training.loop import Chunk, Row, Stage, interval
+from manyhands.training.loop import Chunk, Means, Row, Stage, interval
 from manyhands.training.replicas import stack
-from manyhands.types import Metrics, Pytree
+from manyhands.types import Pytree
 
 
 class Replica(NamedTuple):
@@ -76,7 +76,7 @@ class PolicyStage(Stage):
     def before(self) -> Iterable[Row]:
         return self._evaluate(0)
 
-    def between(self, step: int, metrics: Metrics) -> Iterable[Row]:
+    def between(self, step: int, metrics: Means) -> Iterable[Row]:
         values = {name: np.asarray(value) for name, value in metrics.items()}
         rows = [
             {name: float(value[r]) for name, value in values.items()}

@@ -1,7 +1,7 @@
 """`fit`: from a data set to its behaviors."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from numbers import Integral, Real
 from pathlib import Path
@@ -60,6 +60,7 @@ def fit(
     compare: bool = False,
     checkpoint_seconds: float = 20.0,
     progress: Progress = silent,
+    inspect: Callable[[int, list[Any]], None] | None = None,
     **changes: Any,
 ) -> Behavior | list[Behavior]:
     """Estimate the behaviors that made a data set, and which trajectory each one made.
@@ -79,7 +80,9 @@ def fit(
         out: a run directory to write to; an interrupted run there is continued.
         compare: fit a single Gaussian too and report its held-out log-probability.
         checkpoint_seconds: how much work an interruption may cost.
-        progress: called with the steps done and what there is to show.
+        progress: called with the updates made and values to show.
+        inspect: called with the updates made and the best models so far of all
+            replicas, at three fixed steps along the way.
         changes: single options, see `Options`.
 
     Returns:
@@ -119,6 +122,7 @@ def fit(
         options,
         [value for _, value, _ in replicas],
         [number for _, _, number in replicas],
+        inspect,
     )
     result = loop.train(stage, run, progress, checkpoint_seconds)
     single = {}

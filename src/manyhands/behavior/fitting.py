@@ -3,6 +3,7 @@
 Replicas (data sets, K, seeds) train together.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,10 +26,11 @@ from manyhands.behavior.schedule import Phase, events, interval, plan
 from manyhands.behavior.scores import recovery
 from manyhands.fleet import Packed, Replicas
 from manyhands.nn.bundle import Bundle
-from manyhands.training.loop import Chunk, Row, Stage
+from manyhands.training.loop import Chunk, Means, Row, Stage, along
 from manyhands.training.replicas import put, stack, take
-from manyhands.types import Metrics, Pytree
+from manyhands.types import Pytree
 
+INSPECTIONS = 3  # along a fit
 MOST_CODES = 64  # that "auto" starts from
 NEVER = 1e30
 
@@ -74,8 +76,10 @@ class BehaviorStage(Stage):
         options: Options,
         ks: list[int | str],
         seeds: list[int],
+        inspect: Callable[[int, list[Any]], None] | None = None,
     ):
         self.problems, self.method, self.options = problems, method, options
+        self.inspect = inspect
         self.ks, self.seeds, self.steps = ks, seeds, options.steps
         different = list({id(problem): problem for problem in problems}.values())
         self.packed, ranges = Packed.join([problem.packed for problem in different])
@@ -158,7 +162,7 @@ class BehaviorStage(Stage):
 
     # Hooks
 
-    def between(self, step: int, metrics: Metrics) -> list[Row]:
+    def between(self, step: int, metrics: Means) -> list[Row]:
         phase = self._phase(step - 1)
         scores = self._heldout(phase)
         self._keep_best(scores)
@@ -177,6 +181,8 @@ class BehaviorStage(Stage):
             }
             for r in range(len(self.seeds))
         ]
+        if self.inspect and step in along(self.steps, INSPECTIONS):
+            self.inspect(step, [self._best(r) for r in range(len(self.seeds))])
         first = rows[0]
         self.values = {"log-prob": first["heldout_log_prob"], "codes": first["codes"]}
         return rows
@@ -237,6 +243,14 @@ class BehaviorStage(Stage):
             active=kept.active.at[r].set(active),
             best_score=score if event == "assign" else score.at[r].set(-jnp.inf),
         )
+
+    def _best(self, r: int) -> Pytree:
+        """The best model so far, without padding and codes that are not used."""
+        model = _cut(take(self.kept.best, r), self.problems[r])
+        if not isinstance(model, vq.Policy):
+            return model
+        E = model.E[np.asarray(self.kept.active[r])]
+        return eqx.tree_at(lambda p: p.E, model, E)
 
     def _padded(self, policy: vq.Policy) -> vq.Policy:
         """With as many trajectories as all replicas have, see `_cut`."""

@@ -26,9 +26,9 @@ from manyhands.dynamics.settings import Inputs, Settings
 from manyhands.fleet import Packed, Replicas
 from manyhands.runs import Run, environment, flatten, unflatten
 from manyhands.training import loop
-from manyhands.training.loop import Chunk, Progress, Row, Stage
+from manyhands.training.loop import Chunk, Means, Progress, Row, Stage
 from manyhands.training.replicas import pick, stack
-from manyhands.types import Batch, Metrics, Pytree
+from manyhands.types import Batch, Pytree
 
 BETTER = 0.01  # what counts: a share of the error, or nats for each target
 # Updates at a time. An epoch is a multiple of it: of a small data set it would be over
@@ -150,7 +150,7 @@ class DynamicsStage(Stage):
 
     # Hooks
 
-    def between(self, step: int, metrics: Metrics) -> list[Row]:
+    def between(self, step: int, metrics: Means) -> list[Row]:
         lines = []
         for place, epoch in enumerate(self.epochs):
             if step % epoch == 0 or step == self.steps:
@@ -170,7 +170,7 @@ class DynamicsStage(Stage):
         self.kept = memory
         self.errors = {int(r): error for r, error in notes["errors"].items()}
 
-    def _end_epoch(self, place: int, step: int, metrics: Metrics) -> list[Row]:
+    def _end_epoch(self, place: int, step: int, metrics: Means) -> list[Row]:
         """Judge those who learn from this data; the metrics are of the last updates."""
         mine = [r for r, job in enumerate(self.jobs) if job.place == place]
         over = self._over()

@@ -28,9 +28,6 @@ from manyhands.sweep.making import end_with_the_caller, place_of
 from manyhands.sweep.maps import Fitting, Learning, histogram, quality
 from manyhands.sweep.plan import Fleet, Key
 
-# Between checkpoints of a fit: maps along training are made of them.
-MAP_SECONDS = 10.0
-
 
 def run(folder: Path, fleet: Fleet, workers: int | None = None) -> list[dict[str, Any]]:
     """Train and evaluate; goes on where an earlier attempt was interrupted."""
@@ -102,13 +99,10 @@ def _behaviors(
     place: Path,
     shown: dict[int, Trajectories],
 ) -> tuple[list[Behavior], dict[int, dict[str, Any]]]:
-    """The sets of every K and seed, and maps of those to show.
-
-    `train` would fit them too, but with too few checkpoints for maps along the way.
-    """
+    """The sets of every K and seed, and maps of those to show along the fit."""
     learner = algorithm(fleet.algo)
     done, many = place / "behavior", len(fleet.keys)
-    along = Fitting(done, shown, place / "maps.json")
+    along = Fitting(shown, place / "maps.json")
     if (done / "summary.json").exists():
         found = [Behavior.load(one) for one in Run(done).replicas(many)]
     else:
@@ -118,8 +112,7 @@ def _behaviors(
             seed=list(fleet.seeds),
             preset=learner.preset_first(fleet.preset),
             out=done,
-            checkpoint_seconds=MAP_SECONDS,
-            progress=along,
+            inspect=along,
             **learner.first_changes(options_of(fleet)),  # as `train` would
         )
     maps = {r: along.maps(r, found[r]) for r in shown}

@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+from jaxtyping import Array, Float
 
 from manyhands import fleet
 from manyhands.fleet import Packed, Replicas, Update
 from manyhands.interrupts import stop_politely
 from manyhands.runs import Run
-from manyhands.types import Metrics, Pytree
+from manyhands.types import Pytree
 
 Progress = Callable[[int, dict[str, float]], None]  # updates made, values to show
 Row = dict[str, Any]  # a line of metrics.jsonl
+Means = dict[str, Float[Array, " replica"]]  # of metrics over a chunk
 
 
 def silent(done: int, shown: dict[str, float]) -> None:
@@ -30,6 +32,13 @@ def silent(done: int, shown: dict[str, float]) -> None:
 def interval(steps: int) -> int:
     """Updates between lines of metrics."""
     return max(1, min(1000, steps // 40))
+
+
+def along(steps: int, times: int) -> set[int]:
+    """Evenly spread places in a training, at lines of metrics."""
+    every = interval(steps)
+    aims = [steps * (n + 0.5) / times for n in range(times)]
+    return {max(1, round(aim / every)) * every for aim in aims}
 
 
 class Chunk(NamedTuple):
@@ -62,8 +71,8 @@ class Stage:
         """Before the first update."""
         return ()
 
-    def between(self, step: int, metrics: Metrics) -> Iterable[Row]:
-        """After a chunk; the metrics are means over the chunk, for each replica."""
+    def between(self, step: int, metrics: Means) -> Iterable[Row]:
+        """After a chunk of updates."""
         raise NotImplementedError
 
     def done(self) -> bool:
