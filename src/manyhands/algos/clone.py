@@ -5,7 +5,7 @@ behavior is the best. At test time: the mode.
 """
 
 from manyhands.algos import lbrac_v
-from manyhands.algos.algorithm import Algorithm, Common, Given
+from manyhands.algos.algorithm import Algorithm, Common, Given, Need
 from manyhands.algos.starting_sets import Start
 from manyhands.options import NOT_NEGATIVE, Range, option, options
 from manyhands.types import Batch, Key, Metrics
@@ -53,6 +53,7 @@ CLONE = Algorithm(
     model=lambda state, fitted: state,
     act=lbrac_v.act,
     skeleton=lbrac_v.skeleton,
-    first="vq",
-    first_changes=lbrac_v.set_changes,
+    needs=(Need("vq", lbrac_v.set_changes),),
+    unpadded=lbrac_v.unpadded,
+    embeddings=lbrac_v.embeddings,
 )

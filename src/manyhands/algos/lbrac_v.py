@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from manyhands.algos import lbrac_v_joint
-from manyhands.algos.algorithm import Algorithm, Given
+from manyhands.algos.algorithm import Algorithm, Given, Need
 from manyhands.algos.lbrac_v_losses import (
     Critic,
     Fitted,
@@ -159,10 +159,15 @@ def model(state: State, fitted: Fitted) -> Model:
     return Model(policy.trunk, policy.head, policy.e_pi, b.E, b.W)
 
 
-def unpadded(model: Model, start: Start) -> Model:
+def unpadded(model: Model, given: Given) -> Model:
     """With no more codes and trajectories than its behavior set has, see `starts`."""
+    start: Start = given.behavior
     own = model.E[: start.codes.sum()], model.W[: start.trajectories]
     return eqx.tree_at(lambda m: (m.E, m.W), model, own)
+
+
+def embeddings(model: Model) -> dict[str, Any]:
+    return {name: normalize(getattr(model, name)) for name in ("W", "E", "e_pi")}
 
 
 def act(
@@ -194,6 +199,7 @@ LBRAC_V = Algorithm(
     model,
     act,
     skeleton,
-    first="vq",
-    first_changes=set_changes,
+    needs=(Need("vq", set_changes),),
+    unpadded=unpadded,
+    embeddings=embeddings,
 )

@@ -5,27 +5,19 @@ While the device goes on learning, processes evaluate what it had learnt so far.
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from manyhands.algos.algorithm import Algorithm, Given
+from manyhands.algos.algorithm import Algorithm
+from manyhands.algos.replicas import Replica
 from manyhands.algos.watching import Queue, Watch
 from manyhands.fleet import Packed, Replicas
 from manyhands.training.loop import Chunk, Means, Row, Stage, interval
 from manyhands.training.replicas import stack
 from manyhands.types import Pytree
-
-
-class Replica(NamedTuple):
-    """One of the policies that train together."""
-
-    seed: int
-    options: Any
-    given: Given
-    rows: range  # of the data, that it learns from
 
 
 class PolicyStage(Stage):

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, overload
@@ -141,6 +141,8 @@ def fit(
     ]
     if run:
         write(run, [one for one in sets for _ in ks for _ in seeds], fitted)
+        places = run.replicas(len(fitted))
+        fitted = [replace(b, run=str(p.resolve())) for b, p in zip(fitted, places)]
     several = not (isinstance(data, Trajectories) and _single(k) and _single(seed))
     return fitted if several else fitted[0]
 

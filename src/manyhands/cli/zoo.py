@@ -11,6 +11,7 @@ import tyro
 from manyhands.cli.console import out, progress, training_progress
 from manyhands.errors import UserError
 from manyhands.options import choose, overrides
+from manyhands.training.planned import Planned
 from manyhands.zoo.options import PRESETS
 from manyhands.zoo.tasks import data_sets
 
@@ -51,7 +52,7 @@ class Train:
 
         agents = len(self.tasks) * len(self.seeds)
         what = f"training {agents} agent{'s' if agents != 1 else ''}"
-        with training_progress(what, steps) as show:
+        with training_progress(what, [Planned("agents", "", steps)]) as show:
             train(
                 self.tasks,
                 self.seeds,

@@ -221,7 +221,7 @@ class DynamicsStage(Stage):
         some = rows.some(CALIBRATION)
         apart = judge(best, some.observations, some.actions).disagreement
         about = report(members, rows.held, rows.low, rows.high)
-        updates = [line["step"] for line in history if line["replica"] == r][-1]
+        updates = max((h["step"] for h in history if h["replica"] == r), default=0)
         return Dynamics(
             members,
             jnp.asarray(elites, jnp.int32),

@@ -101,7 +101,8 @@ def _behaviors(
 ) -> tuple[list[Behavior], dict[int, dict[str, Any]]]:
     """The sets of every K and seed, and maps of those to show along the fit."""
     learner = algorithm(fleet.algo)
-    done, many = place / "behavior", len(fleet.keys)
+    need, done, many = learner.behavior_need, place / "behavior", len(fleet.keys)
+    assert need is not None
     along = Fitting(shown, place / "maps.json")
     if (done / "summary.json").exists():
         found = [Behavior.load(one) for one in Run(done).replicas(many)]
@@ -110,10 +111,10 @@ def _behaviors(
             _one_or_all(sets),
             k=list(fleet.k),
             seed=list(fleet.seeds),
-            preset=learner.preset_first(fleet.preset),
+            preset=learner.preset_before(fleet.preset),
             out=done,
             inspect=along,
-            **learner.first_changes(options_of(fleet)),  # as `train` would
+            **need.changes(options_of(fleet)),  # as `train` would
         )
     maps = {r: along.maps(r, found[r]) for r in shown}
     return found, {r: one for r, one in maps.items() if one is not None}
