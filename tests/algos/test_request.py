@@ -1,4 +1,4 @@
-"""What a call of `train` asks for."""
+"""Requests: arguments of `train` are checked once, and say what will be trained."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from manyhands import UserError, fit, make
-from manyhands.algos import asked
+from manyhands.algos import request
 from manyhands.algos.registry import ALGORITHMS
 
 
@@ -15,10 +15,10 @@ def test_of_few_trajectories_no_more_behaviors_are_looked_for():
     """Unless somebody asks for them."""
     three, many = make("fork-2", 2000)[:3], make("fork-2", 2000)
     learner = ALGORITHMS["lbrac_v"]
-    assert asked.ks_of(learner, [three], None, None) == ([3], False)
-    assert asked.ks_of(learner, [many], None, None) == ([10], False)
+    assert request.check_ks(learner, [three], None, None) == ([3], False)
+    assert request.check_ks(learner, [many], None, None) == ([10], False)
     with pytest.raises(UserError, match="from 1 to the 3 trajectories, .*got 10"):
-        asked.ks_of(learner, [three], None, 10)
+        request.check_ks(learner, [three], None, 10)
     found = fit(three, steps=4, policy_width=8)
     assert found.summary["behavior"]["k"] == 3
 
@@ -34,7 +34,7 @@ def test_of_few_trajectories_no_more_behaviors_are_looked_for():
     ],
 )
 def test_a_short_run_warms_up_for_a_fifth_of_it(algo, preset, changes, warm_up):
-    [options], several = asked.grid(ALGORITHMS[algo], preset, changes)
+    [options], several = request.option_grid(ALGORITHMS[algo], preset, changes)
     assert options.warm_up == warm_up
     assert not several
 
@@ -52,16 +52,49 @@ def test_a_short_run_warms_up_for_a_fifth_of_it(algo, preset, changes, warm_up):
 )
 def test_updates_of_what_is_fitted_first(algo, preset, changes, updates):
     learner = ALGORITHMS[algo]
-    [options], _ = asked.grid(learner, preset, changes)
-    assert asked.options_first(learner, preset, options, 100_000).steps == updates
+    [options], _ = request.option_grid(learner, preset, changes)
+    assert request.behavior_options_of(learner, preset, options, 100_000).steps == updates
 
 
 def test_presets_are_as_they_are_written():
     for learner in ALGORITHMS.values():
         for name, preset in learner.presets.items():
-            assert asked.grid(learner, name, {}) == ([preset], False)
+            assert request.option_grid(learner, name, {}) == ([preset], False)
             at_full_length = {"steps": preset.steps}
-            assert asked.grid(learner, name, at_full_length) == ([preset], False)
+            assert request.option_grid(learner, name, at_full_length) == ([preset], False)
+
+
+def test_a_request_plans_its_stages():
+    """The command line, `--plan` and the estimate read them."""
+    data = make("fork-2", 300)
+
+    def stages(algo: str, **changes) -> list[tuple]:
+        found = request.resolve(data, algo, **changes).stages
+        return [(s.name, s.folder, s.steps, s.at_most) for s in found]
+
+    tiny = dict(behavior_steps=30, steps=50)
+    own = ("lbrac_v", "", 50, False)
+    assert stages("lbrac_v", **tiny) == [("behaviors", "behavior", 30, False), own]
+    behavior = fit(data, k=2, steps=4, policy_width=8)
+    assert stages("lbrac_v", behavior=behavior, **tiny) == [own]
+    assert stages("bc", steps=7) == [("bc", "", 7, False)]
+    dynamics = ("dynamics", "dynamics", 9, True)
+    assert stages("mopo", steps=7, model_steps=9) == [
+        dynamics,
+        ("mopo", "", 7, False),
+    ]
+    assert stages("mopp", steps=7, model_steps=9, behavior=behavior)[0] == dynamics
+
+
+def test_replicas_come_in_one_order():
+    data = make("fork-2", 300)
+    found = request.resolve(
+        [data, data], "lbrac_v", k=[2, 3], seed=[0, 1], beta=[0.1, 0.2]
+    )
+    cells = list(found.cells())
+    assert cells == sorted(cells)
+    assert len(cells) == found.replicas == 16
+    assert cells[1] == request.Cell(0, 0, 0, 1)
 
 
 REFUSED = {
