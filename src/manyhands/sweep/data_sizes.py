@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from manyhands import datasets
+from manyhands.agents.tasks import TASKS
 from manyhands.data.trajectories import Trajectories
 from manyhands.envs import fork
 from manyhands.sweep.making import data_file, made_here
 from manyhands.sweep.programs import Sizes
-from manyhands.zoo.tasks import TASKS
 
 
 def sizes_of(folder: Path, data: str, transitions: int | None) -> Sizes:
