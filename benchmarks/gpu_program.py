@@ -25,10 +25,10 @@ from jax.experimental import topologies
 from train import ACTIONS, STATES, prepare, rows_of
 
 from manyhands import fleet
+from manyhands.agents.tasks import TASKS
 from manyhands.algos.registry import algorithm
 from manyhands.sweep.plan import Fleet
 from manyhands.sweep.programs import Program, Sizes, programs
-from manyhands.zoo.tasks import TASKS
 
 # Without trials of algorithms, for which there would have to be a GPU.
 FLAGS = "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false"

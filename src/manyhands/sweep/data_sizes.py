@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from manyhands import datasets
+from manyhands.agents.tasks import TASKS
 from manyhands.data.trajectories import Trajectories
 from manyhands.envs import fork
 from manyhands.sweep.making import data_file, made_here
-from manyhands.zoo.tasks import TASKS
 
 LONGEST = 1000  # steps of an episode, but for the fork's
 STEPS = 4  # of a stand-in's trajectories

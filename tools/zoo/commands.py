@@ -1,4 +1,4 @@
-"""manyhands zoo train | export | check"""
+"""The commands: python tools/zoo train | export | check"""
 
 import shlex
 import sys
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from manyhands.agents.tasks import data_set_sizes
+from manyhands.cli import main as program
 from manyhands.cli.console import out, progress, training_progress
 from manyhands.errors import UserError
 from manyhands.options import choose, overrides
 from manyhands.training.planned import Planned
-from manyhands.zoo.options import PRESETS
-from manyhands.zoo.tasks import data_sets
+from zoo.options import PRESETS
 
 if TYPE_CHECKING:
     Overrides = Any
@@ -48,7 +49,7 @@ class Train:
                 f"{self.out}: holds a finished run; choose another directory"
             )
 
-        from manyhands.zoo.train import train  # JAX: when needed
+        from zoo.train import train  # JAX: when needed
 
         agents = len(self.tasks) * len(self.seeds)
         what = f"training {agents} agent{'s' if agents != 1 else ''}"
@@ -69,7 +70,7 @@ class Export:
     """Choose policies of a finished run, play them, and store them."""
 
     run_directory: tyro.conf.Positional[Path]
-    """What `zoo train` wrote."""
+    """What `train` wrote."""
     out: Path
     """The folder: a manifest, and one file for every task."""
     workers: int | None = None
@@ -79,11 +80,11 @@ class Export:
         if (self.out / "manifest.json").exists():
             raise UserError(f"{self.out}: holds policies; choose another directory")
 
-        from manyhands.zoo import policies
-        from manyhands.zoo.export import Trained, export
+        from manyhands.agents import policies
+        from zoo.export import Trained, export
 
         total = Trained(self.run_directory).expected()
-        command = shlex.join(["manyhands", *sys.argv[1:]])
+        command = shlex.join(["python", "tools/zoo", *sys.argv[1:]])
         with progress("playing policies", total) as show:
             export(
                 self.run_directory,
@@ -103,17 +104,17 @@ class Export:
 
 @dataclass(frozen=True)
 class Check:
-    """Make small versions of the zoo's data sets: are they what they were?"""
+    """Make small versions of all data sets; compare with registered fingerprints."""
 
     names: tyro.conf.Positional[tuple[str, ...]] = ()
     """Data sets; all of them if none is given."""
     write: bool = False
-    """Register what is found, with this kind of machine."""
+    """Register the fingerprints for this kind of machine."""
 
     def run(self) -> None:
-        from manyhands.zoo import registry
+        from zoo import registry
 
-        known = list(data_sets())
+        known = list(data_set_sizes())
         for name in self.names:
             if name not in known:
                 raise UserError(f"{name}: expected one of {', '.join(known)}")
@@ -145,3 +146,19 @@ class Check:
                 "expected the registered data sets, found others: the simulator, "
                 "the policies or the noise have changed"
             )
+
+
+Command = (
+    Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Export, tyro.conf.subcommand("export")]
+    | Annotated[Check, tyro.conf.subcommand("check")]
+)
+ZOO = program.Program(
+    name="python tools/zoo",
+    description="Train, choose and check the stored agents that make the data sets.",
+    commands=lambda arguments: Command,
+)
+
+
+def main() -> None:
+    program.main(program=ZOO)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from manyhands.zoo.train import train
+from zoo.train import train
 
 AGENTS: dict[str, Any] = dict(tasks=["hopper", "halfcheetah"], seeds=[1, 2])
 

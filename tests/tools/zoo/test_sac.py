@@ -9,7 +9,7 @@ import pytest
 from manyhands import fleet
 from manyhands.nn.networks import MLP
 from manyhands.types import Batch
-from manyhands.zoo import sac
+from zoo import sac
 
 STATES, ACTIONS, WIDTH, ROWS = 4, 3, 16, 12
 CONFIG = sac.Config(jnp.float32(3e-4), jnp.float32(0.97), jnp.float32(0.01))

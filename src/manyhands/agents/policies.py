@@ -1,8 +1,8 @@
-"""Policies as they are stored."""
+"""The stored policies: their files, and a manifest of how good they are."""
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,24 +10,22 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file
 
+from manyhands.agents.acting import Layers
 from manyhands.errors import UserError
 from manyhands.files import atomic_file, save_arrays
-from manyhands.zoo.acting import Layers
-from manyhands.zoo.explorer import cut
-from manyhands.zoo.tasks import task
 
 STORED = Path(__file__).parent / "stored"
-MEDIUM = 1 / 3  # of the expert's return
+MEDIUM = 1 / 3  # share of the expert's return that the medium policy should reach
 
 
 @dataclass(frozen=True)
 class About:
-    """What is known of a stored policy; a row of the manifest."""
+    """Which policy, and how good it is: a row of the manifest."""
 
     task: str
     seed: int  # of the agent's training
     step: int  # updates so far
-    # The return of 20 episodes, sampling actions and taking the mode.
+    # Returns of 20 episodes, with sampled actions and with the mode.
     return_mean: float = float("nan")
     return_std: float = float("nan")
     normalized: float = float("nan")
@@ -73,7 +71,7 @@ def manifest(folder: Path = STORED) -> list[About]:
 
 
 def made(folder: Path = STORED) -> dict[str, Any]:
-    """How they were made: commands, options, hardware, versions."""
+    """How the policies were made: commands, options, hardware, versions."""
     return _read(folder)["made"]
 
 
@@ -86,7 +84,10 @@ def _read(folder: Path) -> dict[str, Any]:
 
 def load(about: About, folder: Path = STORED) -> Policy:
     arrays = _arrays(folder / f"{about.task}.safetensors")
-    layers = _layers(arrays, about.name + "/{}/{}")
+    layers: Layers = []
+    while f"{about.name}/{len(layers)}/w" in arrays:
+        w, b = (arrays[f"{about.name}/{len(layers)}/{part}"] for part in "wb")
+        layers.append((w.astype(np.float32), b.astype(np.float32)))
     if not layers:
         raise UserError(f"{about.name}: not among the stored policies")
     return Policy(about, layers)
@@ -95,29 +96,3 @@ def load(about: About, folder: Path = STORED) -> Policy:
 @cache
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     return load_file(path)
-
-
-def _layers(arrays: dict[str, np.ndarray], names: str, which: Any = ...) -> Layers:
-    """As many as there are under these names."""
-    layers = []
-    while names.format(len(layers), "w") in arrays:
-        w, b = (arrays[names.format(len(layers), part)][which] for part in "wb")
-        layers.append((w.astype(np.float32), b.astype(np.float32)))
-    return layers
-
-
-# Out of a training run
-
-
-def of_run(file: Path, agents: list[tuple[str, int]], step: int) -> list[Policy]:
-    """All agents' policies as they were kept after some steps, without the padding."""
-    arrays, found = load_file(file), []
-    for r, (name, seed) in enumerate(agents):
-        layers = _layers(arrays, ".layers[{}].{}", r)
-        sizes = task(name).observations, task(name).actions
-        found.append(Policy(About(name, seed, step), cut(layers, *sizes)))
-    return found
-
-
-def described(policy: Policy, **numbers: float) -> Policy:
-    return replace(policy, about=replace(policy.about, **numbers))

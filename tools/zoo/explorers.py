@@ -1,4 +1,4 @@
-"""The processes that act for agents, and what all agents have seen."""
+"""The processes that step environments for agents, and the agents' replay."""
 
 import json
 from collections.abc import Sequence
@@ -14,19 +14,20 @@ from manyhands.errors import require
 from manyhands.files import save_arrays
 from manyhands.nn.networks import MLP
 from manyhands.runs import flatten
-from manyhands.zoo.explorer import Agent, Errand, Shape
+from zoo import explorer
+from zoo.explorer import Agent, Job, Shape
 
 
 class Explorers:
     """Processes that act for agents. Use as a context manager.
 
-    They write what they see into the replay's file, at the rows they are told. What an
-    agent sees depends on its policy, its seeds and the epoch alone.
+    They write transitions into the replay's file, at the rows that a job names. The
+    transitions depend on the agent's policy, its seeds and the epoch alone.
     """
 
     def __init__(self, agents: Sequence[Agent], replay: "Replay", workers: int):
         require("gymnasium", extra="mujoco", purpose="an environment")
-        self._processes = Processes("manyhands.zoo.explorer")
+        self._processes = Processes(Path(explorer.__file__).resolve())
         for part in np.array_split(np.arange(len(agents)), workers):
             given = {
                 "agents": [agents[int(number)] for number in part],
@@ -36,11 +37,11 @@ class Explorers:
             self._processes.start([json.dumps(given)])
 
     def begin(self, nets: MLP, start: int, steps: int, number: int) -> None:
-        """An epoch: it is under way when this returns."""
+        """Start an epoch; it is under way when this returns."""
         path = self._processes.folder / "policies"
         save_arrays(path, flatten(nets))
-        errand = Errand(str(path), start, steps, number)
-        self._processes.tell((json.dumps(errand) + "\n").encode())
+        job = Job(str(path), start, steps, number)
+        self._processes.tell((json.dumps(job) + "\n").encode())
 
     def finish(self) -> list[list[float]]:
         """Wait for the epoch; the returns of each agent's episodes that ended."""
@@ -54,7 +55,7 @@ class Explorers:
 
 
 class Replay:
-    """All that the agents have seen: on the device, and on disk for a run that goes on.
+    """All transitions of all agents: on the device, and on disk to resume a run.
 
     Nothing is forgotten: rlkit's million is as much as the default run sees.
     """
@@ -67,7 +68,7 @@ class Replay:
         self.rows = jnp.zeros(rows, jnp.float32)
 
     def take(self, end: int) -> None:
-        """To the device, what has been written to the file up to here."""
+        """Copy to the device the rows of the file up to this one."""
         new = jnp.asarray(self.file[:, self.filled : end])
         self.rows = _insert(self.rows, new, self.filled)
         self.filled = end
@@ -76,7 +77,7 @@ class Replay:
         self.file.flush()
 
     def restore(self, filled: int) -> None:
-        """Rows written after the checkpoint are there too: they will come again."""
+        """Rows written after the checkpoint are there too and will be written again."""
         self.filled = filled
         self.rows = jnp.asarray(self.file.reshape(self.rows.shape))
 

@@ -1,6 +1,6 @@
-"""The data sets of the paper, made by stored policies: `hopper-heterogeneous-3`, ...
+"""The data sets of the paper, played by stored policies: `hopper-heterogeneous-3`, ...
 
-Every one is made of complete trajectories, with the source of each and the exact
+Every data set has complete trajectories, with the source of each and the exact
 log-probability of every action. The same seed makes the same data, whatever the number
 of processes.
 """
@@ -14,37 +14,38 @@ from typing import NamedTuple
 
 import numpy as np
 
+from manyhands.agents import policies
+from manyhands.agents.acting import Layers
+from manyhands.agents.players import Players
+from manyhands.agents.policies import MEDIUM, STORED, About
+from manyhands.agents.tasks import task
 from manyhands.data.trajectories import Trajectories
 from manyhands.envs.rollout import Episode, episode_seeds
 from manyhands.errors import UserError
-from manyhands.zoo import policies
-from manyhands.zoo.acting import Layers
-from manyhands.zoo.players import Players
-from manyhands.zoo.policies import MEDIUM, STORED, About
-from manyhands.zoo.tasks import task
 
 Progress = Callable[[int], None]
-# Episodes by who played them, from which seed on, in the order of their seeds. Sets of
-# one task have many in common: those of k and k + 1 agents, medium and medium-expert.
+# Episodes already played, by environment, digest of the policy, seed of the data set
+# and number of the source. Data sets of one task share many: heterogeneous-k is part of
+# heterogeneous-(k + 1), medium of medium-expert.
 Takes = dict[tuple[str, bytes, int, int], list[Episode]]
 
 
 class Roles(NamedTuple):
-    """Who is who among a task's stored policies."""
+    """The stored policies of one task by their parts in its data sets."""
 
-    finals: list[About]  # by seed
+    finals: list[About]  # every agent's last policy, by seed
     expert: About
     medium: About
-    to_medium: list[About]  # stages of the expert's training, medium the last
+    to_medium: list[About]  # stages of the expert's training, medium is the last
 
     @staticmethod
     def of(name: str, folder: Path) -> "Roles":
-        mine = [about for about in policies.manifest(folder) if about.task == name]
-        if not mine:
+        stored = [about for about in policies.manifest(folder) if about.task == name]
+        if not stored:
             raise UserError(f"{name}: no policies of this task are stored in {folder}")
-        last = max(about.step for about in mine)
-        finals = sorted((a for a in mine if a.step == last), key=lambda a: a.seed)
-        stages = [a for a in mine if a.step < last]  # of the expert alone
+        last = max(about.step for about in stored)
+        finals = sorted((a for a in stored if a.step == last), key=lambda a: a.seed)
+        stages = [a for a in stored if a.step < last]  # only the expert has them
         expert = next(a for a in finals if a.seed == stages[0].seed)
         target = MEDIUM * expert.return_mean
         medium = min(stages, key=lambda a: abs(a.return_mean - target))
@@ -62,51 +63,54 @@ def make(
     folder: Path = STORED,
     workers: int | None = None,
 ) -> Trajectories:
-    """At least so many transitions, in equal shares of the sources.
+    """At least so many transitions, an equal share from every source.
 
     Args:
-        takes: episodes of sets that were made before; new ones are added.
+        takes: episodes of data sets made before; new episodes are added to it.
+        folder: of the stored policies.
     """
-    whose, _, kind = name.partition("-")
-    hands, env_id = sources(whose, kind, folder), task(whose).env_id
-    return record(name, env_id, hands, transitions, seed, progress, workers, takes)
+    task_name, _, kind = name.partition("-")
+    sources = source_policies(task_name, kind, folder)
+    env_id = task(task_name).env_id
+    return record(name, env_id, sources, transitions, seed, progress, workers, takes)
 
 
 def record(
     name: str,
     env_id: str,
-    hands: Mapping[str, Layers | None],
+    sources: Mapping[str, Layers | None],
     transitions: int,
     seed: int = 0,
     progress: Progress = lambda done: None,
     workers: int | None = None,
     takes: Takes | None = None,
 ) -> Trajectories:
-    """Let some policies play, in equal shares, and write down what they do.
+    """Episodes of several policies as one data set, an equal share from each.
 
     Args:
-        hands: the policies by the names of their sources; None for uniform actions.
+        sources: the policies by the names of their sources; None for uniform actions.
+        takes: as for `make`.
     """
-    share = -(-transitions // len(hands))
+    share = -(-transitions // len(sources))
     takes = {} if takes is None else takes
     for other in [key for key in takes if key[0] != env_id]:
-        del takes[other]  # one task's are some hundred megabytes
+        del takes[other]  # the episodes of one task are some hundred megabytes
     episodes: list[Episode] = []
     made_by: list[int] = []
     done = 0
     with ExitStack() as stack:
-        players: list[Players] = []  # started where somebody has to play
+        players: list[Players] = []  # started when the first new episode is needed
 
-        def begun() -> Players:
+        def start() -> Players:
             if not players:
                 players.append(stack.enter_context(Players(env_id, workers)))
             return players[0]
 
-        for number, layers in enumerate(hands.values()):
-            kept = takes.setdefault((env_id, _name_of(layers), seed, number), [])
+        for number, layers in enumerate(sources.values()):
+            kept = takes.setdefault((env_id, _digest(layers), seed, number), [])
             seeds = episode_seeds(seed, number)
-            with closing(played(begun, layers, seeds, kept)) as some:
-                for episode in until(share, some):
+            with closing(_played(start, layers, seeds, kept)) as played:
+                for episode in _up_to(share, played):
                     episodes.append(episode)
                     made_by.append(number)
                     done += len(episode)
@@ -126,7 +130,7 @@ def record(
         timeouts=timeouts,
         trajectory=np.repeat(np.arange(len(episodes)), lengths),
         source=made_by,
-        source_names=list(hands),
+        source_names=list(sources),
         env_id=env_id,
         name=name,
         copy=False,
@@ -134,11 +138,13 @@ def record(
     return data.shuffle(seed).renumbered()
 
 
-def sources(whose: str, kind: str, folder: Path) -> dict[str, Layers | None]:
+def source_policies(
+    task_name: str, kind: str, folder: Path
+) -> dict[str, Layers | None]:
     """The policies of a data set by the names of its sources."""
     if kind == "random":
         return {"random": None}
-    roles = Roles.of(whose, folder)
+    roles = Roles.of(task_name, folder)
     if kind.startswith("heterogeneous-"):
         first = roles.finals[: int(kind.removeprefix("heterogeneous-"))]
         chosen = {f"agent-{about.seed}": about for about in first}
@@ -150,28 +156,28 @@ def sources(whose: str, kind: str, folder: Path) -> dict[str, Layers | None]:
     return {name: policies.load(about, folder).layers for name, about in chosen.items()}
 
 
-def played(
-    players: Callable[[], Players],
+def _played(
+    start: Callable[[], Players],
     layers: Layers | None,
     seeds: Iterator[int],
     kept: list[Episode],
 ) -> Generator[Episode]:
-    """Those that are kept, then new ones, which are kept, too."""
+    """The episodes kept so far, then new ones, which are added to them."""
     yield from list(kept)
-    with closing(players().play(layers, islice(seeds, len(kept), None))) as new:
+    with closing(start().play(layers, islice(seeds, len(kept), None))) as new:
         for episode in new:
             kept.append(episode)
             yield episode
 
 
-def _name_of(layers: Layers | None) -> bytes:
+def _digest(layers: Layers | None) -> bytes:
     return hashlib.sha256(
         b"".join(array.tobytes() for layer in layers or [] for array in layer)
     ).digest()
 
 
-def until(steps: int, episodes: Iterable[Episode]) -> Iterator[Episode]:
-    """Whole episodes, until there are enough steps."""
+def _up_to(steps: int, episodes: Iterable[Episode]) -> Iterator[Episode]:
+    """Whole episodes, until they have at least so many steps."""
     have = 0
     for episode in episodes:
         have += len(episode)

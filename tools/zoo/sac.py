@@ -23,13 +23,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from manyhands.agents.acting import LOG_STD
 from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import MEMBERS, squared_error, values_of
 from manyhands.nn.distributions import TanhNormal
 from manyhands.nn.networks import MLP, Dense
 from manyhands.types import Batch, Key, Metrics
-from manyhands.zoo.options import LOG_STD
 
 HIDDEN_LAYERS = 2
 LAST_OF_CRITIC, LAST_OF_ACTOR = 3e-3, 1e-3  # the last layers start nearly at zero

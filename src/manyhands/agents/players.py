@@ -1,7 +1,8 @@
-"""Processes that play the zoo's policies, each an episode of its own.
+"""Processes that play stored policies, each an episode of its own.
 
-`envs/rollout.py` plays any policy, all episodes in step with each other; these policies
-are small enough to be computed where the environment is, and nobody waits.
+`envs/rollout.py` plays any policy, all episodes in step with each other. Stored
+policies are small enough to act in the process that steps the environment, so no
+episode waits for another.
 """
 
 import json
@@ -9,15 +10,15 @@ from collections.abc import Generator, Iterable
 from itertools import count, islice
 from pathlib import Path
 
+from manyhands.agents import player
+from manyhands.agents.acting import Layers
+from manyhands.agents.player import Job
 from manyhands.envs.processes import Processes, how_many
 from manyhands.envs.rollout import Episode
 from manyhands.errors import require
-from manyhands.zoo import player
-from manyhands.zoo.acting import Layers
-from manyhands.zoo.player import Errand
 
-STEPS = 500  # of an errand, more or less: short episodes go several at a time
-MOST = 64  # episodes of an errand
+STEPS = 500  # of a job, about: short episodes are played several at a time
+MOST = 64  # episodes of a job
 
 
 class Players:
@@ -25,7 +26,7 @@ class Players:
 
     def __init__(self, env_id: str, workers: int | None = None):
         require("gymnasium", extra="mujoco", purpose="an environment")
-        self._processes = Processes("manyhands.zoo.player")
+        self._processes = Processes("manyhands.agents.player")
         for _ in range(how_many(workers)):
             self._processes.start([env_id])
         self._policies = count()
@@ -44,7 +45,7 @@ class Players:
             player.write_layers(path, layers)
             policy = str(path)
         seeds = iter(seeds)
-        busy: dict[int, int] = {}  # process: number of its errand
+        busy: dict[int, int] = {}  # process: number of its job
         waiting: dict[int, list[Episode]] = {}  # finished before an earlier one
         started = next_out = 0
         steps, played = 0, 0
@@ -56,12 +57,12 @@ class Players:
                     many = min(MOST, STEPS * played // steps + 1) if steps else 1
                     if not (some := list(islice(seeds, many))):
                         break
-                    errand = Errand(policy, by_mode, some, self._answer(number))
-                    self._processes.tell_one(number, json.dumps(errand).encode())
+                    job = Job(policy, by_mode, some, self._result(number))
+                    self._processes.tell_one(number, json.dumps(job).encode())
                     busy[number], started = started, started + 1
                 if not busy:
                     return
-                number, episodes = self._hear()
+                number, episodes = self._next_result()
                 waiting[busy.pop(number)] = episodes
                 steps += sum(len(episode) for episode in episodes)
                 played += len(episodes)
@@ -69,15 +70,15 @@ class Players:
                     yield from waiting.pop(next_out)
                     next_out += 1
         finally:
-            for _ in busy:  # nobody wants to know
-                self._hear()
+            for _ in busy:  # jobs under way when the caller stops: read and dropped
+                self._next_result()
 
-    def _answer(self, number: int) -> str:
+    def _result(self, number: int) -> str:
         return str(self._processes.folder / f"episodes-{number}")
 
-    def _hear(self) -> tuple[int, list[Episode]]:
+    def _next_result(self) -> tuple[int, list[Episode]]:
         number = self._processes.hear_one()
-        return number, player.read(Path(self._answer(number)))
+        return number, player.read(Path(self._result(number)))
 
     def __enter__(self) -> "Players":
         return self

@@ -2,16 +2,16 @@
 
 import pytest
 
-from manyhands.zoo import registry
-from manyhands.zoo.registry import Check
-from manyhands.zoo.tasks import TASKS, data_sets
+from manyhands.agents.tasks import TASKS, data_set_sizes
+from zoo import registry
+from zoo.registry import Check
 
 QUICK = [f"{task}-medium-replay" for task in TASKS]  # most of the stored policies
 
 
 def test_all_data_sets_are_registered_on_each_machine():
     for known in registry._read(registry.REGISTRY).values():
-        assert list(known) == list(data_sets())
+        assert list(known) == list(data_set_sizes())
         assert len(set(known.values())) == len(known) == 27
 
 
@@ -29,7 +29,7 @@ def test_data_sets_have_not_changed():
 
 @pytest.mark.slow
 def test_no_data_set_has_changed():
-    assert len(compare(data_sets())) == 27
+    assert len(compare(data_set_sizes())) == 27
 
 
 def test_what_is_registered_is_found_again_and_a_change_is_noticed(tmp_path):

@@ -2,8 +2,6 @@
 
 from manyhands.options import COUNT, POSITIVE, SHARE, option, options, traced
 
-LOG_STD = (-20.0, 2.0)  # bounds of the policies' log-deviations
-
 
 @options
 class Options:

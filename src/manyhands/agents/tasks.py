@@ -1,4 +1,4 @@
-"""The paper's three tasks, and its data sets."""
+"""The paper's three tasks, and the names and sizes of its data sets."""
 
 from typing import NamedTuple
 
@@ -25,8 +25,8 @@ def task(name: str) -> Task:
     return TASKS[name]
 
 
-def data_sets() -> dict[str, int]:
-    """All names with their usual numbers of transitions: the paper's and D4RL's."""
+def data_set_sizes() -> dict[str, int]:
+    """Usual numbers of transitions by name: the paper's data sets, and D4RL's."""
     sizes = {}
     for name, about in TASKS.items():
         for k in range(1, 6):

@@ -1,21 +1,23 @@
 """From a training run to the policies that are stored: which ones, and how good."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from manyhands.agents import policies
+from manyhands.agents.players import Players
+from manyhands.agents.policies import MEDIUM, About, Policy
+from manyhands.agents.tasks import task
 from manyhands.envs.rollout import episode_seeds
 from manyhands.envs.scores import normalized
 from manyhands.errors import UserError
 from manyhands.runs import Run, environment
-from manyhands.zoo import policies
-from manyhands.zoo.players import Players
-from manyhands.zoo.policies import MEDIUM, Policy
-from manyhands.zoo.tasks import task
-from manyhands.zoo.train import policies_at
+from zoo.explorer import read_policy
+from zoo.train import policies_at
 
 EPISODES = 20
 CANDIDATES = 5  # for medium, by the returns seen in training; played to choose one
@@ -30,7 +32,9 @@ class Trained:
         self.run = Run(path)
         self.config = self.run.read_json("config.json")
         if not (path / "summary.json").exists():
-            raise UserError(f"{path}: expected a finished run of `zoo train`")
+            raise UserError(
+                f"{path}: expected a finished run of `python tools/zoo train`"
+            )
         self.agents = [(name, seed) for name, seed in self.config["agents"]]
         files = (path / "policies").glob("*.safetensors")
         self.steps = sorted(int(file.stem) for file in files)
@@ -42,15 +46,19 @@ class Trained:
         """What trained it; options that are not the defaults are in `config`."""
         seeds = dict.fromkeys(str(seed) for _, seed in self.agents)
         words = [*self.tasks(), "--seeds", *seeds, "--out", self.run.path.name]
-        return f"manyhands zoo train {' '.join(words)}"
+        return f"python tools/zoo train {' '.join(words)}"
 
     def expected(self) -> int:
-        """How many policies are stored, more or less."""
+        """About how many policies will be stored."""
         return len(self.agents) + len(self.tasks()) * (TO_MEDIUM + FROM_MEDIUM - 1)
 
     def policy(self, replica: int, step: int) -> Policy:
-        file = self.run.path / policies_at(step)
-        return policies.of_run(file, self.agents, step)[replica]
+        """An agent's policy as it was kept after some steps, without its padding."""
+        (name, seed), file = self.agents[replica], self.run.path / policies_at(step)
+        sizes = task(name).observations, task(name).actions
+        kept = read_policy(file, replica, *sizes)
+        layers = [(w.astype(np.float32), b.astype(np.float32)) for w, b in kept]
+        return Policy(About(name, seed, step), layers)
 
 
 def export(
@@ -116,14 +124,15 @@ def play_policy(policy: Policy, players: Players, episodes: int) -> Policy:
     sampled, by_mode = totals(by_mode=False), totals(by_mode=True)
     score = normalized(sampled, task(policy.about.task).env_id)
     assert score is not None
-    return policies.described(
-        policy,
+    about = replace(
+        policy.about,
         return_mean=float(sampled.mean()),
         return_std=float(sampled.std()),
         normalized=float(score.mean()),
         mode_return_mean=float(by_mode.mean()),
         mode_return_std=float(by_mode.std()),
     )
+    return replace(policy, about=about)
 
 
 def returns_seen(

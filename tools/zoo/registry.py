@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from manyhands.agents.data_sets import make
 from manyhands.files import atomic_file
-from manyhands.zoo.build import make
-from manyhands.zoo.policies import STORED
 
 TRANSITIONS = 10_000
-REGISTRY = STORED / "fingerprints.json"
+REGISTRY = Path(__file__).parent / "fingerprints.json"
 
 
 class Check(NamedTuple):
@@ -38,7 +37,7 @@ def check(which: Iterable[str], path: Path = REGISTRY) -> Iterator[Check]:
 
 
 def write(checks: Iterable[Check], path: Path = REGISTRY) -> None:
-    """Register what was found, as made on this kind of machine."""
+    """Register these fingerprints for this kind of machine."""
     found = {check.name: check.found for check in checks}
     with atomic_file(path) as temporary:
         content = _read(path) | {machine(): found}
@@ -46,7 +45,7 @@ def write(checks: Iterable[Check], path: Path = REGISTRY) -> None:
 
 
 def machines(path: Path = REGISTRY) -> list[str]:
-    """That are registered."""
+    """The kinds of machines that have registered fingerprints."""
     return list(_read(path))
 
 

@@ -1,27 +1,28 @@
 """Training agents in real environments, small and short."""
 
 import json
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
+import zoo
 from manyhands import UserError
-from manyhands.runs import Run, flatten
-from manyhands.zoo import acting, explorer, sac
-from manyhands.zoo.explorer import Agent, Shape
-from manyhands.zoo.explorers import Explorers, Replay
-from manyhands.zoo.train import policies_at, train
+from manyhands.runs import Run
+from zoo import sac
+from zoo.explorer import Agent, Shape
+from zoo.explorers import Explorers, Replay
+from zoo.train import policies_at, train
 
 PROGRAM = """
 import json, sys
-from manyhands.zoo.train import train
+from zoo.train import train
 train(out=sys.argv[1], checkpoint_seconds=0.0, **json.loads(sys.argv[2]))
 """
 
@@ -71,14 +72,16 @@ def test_an_agent_is_the_same_whoever_trains_beside_it(trained, sizes, tmp_path)
 def test_killed_it_goes_on_to_the_same_bits(trained, request_of_all, tmp_path):
     out = tmp_path / "run"
     words = [sys.executable, "-c", PROGRAM, str(out), json.dumps(request_of_all)]
-    program = subprocess.Popen(words)
+    paths = [zoo.__path__[0] + "/..", os.environ.get("PYTHONPATH", "")]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    program = subprocess.Popen(words, env=env)
     while not (out / "metrics.jsonl").exists() or len(metrics(out)) < 8:
         assert program.poll() is None
         time.sleep(0.005)
     program.kill()
     program.wait()
     assert not (out / "summary.json").exists()
-    subprocess.run(words, check=True, timeout=300)
+    subprocess.run(words, check=True, timeout=300, env=env)
     for name in (policies_at(0), policies_at(120), policies_at(240), "metrics.jsonl"):
         assert (out / name).read_bytes() == (trained / name).read_bytes(), name
 
@@ -136,23 +139,3 @@ def test_steps_follow_each_other(tmp_path):
     assert action[1].all()
     first = int(np.argmax(terminal[0])) + 1
     assert returns[0][0] == pytest.approx(reward[0, :first].sum(), rel=1e-5)
-
-
-def test_a_policy_without_its_padding_is_the_same_function(tmp_path):
-    keys = jax.random.split(jax.random.key(0), 3)
-    nets = jax.vmap(lambda key: sac.init(key, 5, 2, 16).actor.tree().net)(keys)
-    nets = jax.tree.map(lambda x: 5 * x, nets)
-    save_file(flatten(nets), tmp_path / "policies")
-    rng = np.random.default_rng(0)
-    for agent in range(3):
-        net = jax.tree.map(lambda x, agent=agent: x[agent], nets)
-        for observations, actions in ((5, 2), (3, 1)):
-            layers = explorer.read_policy(
-                tmp_path / "policies", agent, observations, actions
-            )
-            seen = np.zeros(5, np.float32)
-            seen[:observations] = rng.normal(size=observations)
-            expected = sac.distribution(net, jnp.asarray(seen))
-            mean, log_std = acting.distribution(layers, seen[:observations])
-            np.testing.assert_allclose(mean, expected.mean[:actions], atol=1e-5)
-            np.testing.assert_allclose(log_std, expected.log_std[:actions], atol=1e-5)

@@ -1,7 +1,7 @@
-"""A process that plays whole episodes; see `players.py`.
+"""A process that plays whole episodes of a stored policy; see `players.py`.
 
-An episode is a matter of one process alone, and all its randomness comes from its seed:
-the same episodes come out of any number of processes.
+One process plays an episode from its start to its end, and all randomness of the
+episode comes from its seed: any number of processes plays the same episodes.
 """
 
 import json
@@ -13,18 +13,20 @@ from typing import NamedTuple
 import numpy as np
 from safetensors.numpy import load_file
 
+from manyhands.agents import acting
+from manyhands.agents.acting import Layers
 from manyhands.envs.rollout import Episode
 from manyhands.envs.worker import quiet
 from manyhands.files import save_arrays
-from manyhands.zoo import acting
-from manyhands.zoo.acting import Layers
 
 
-class Errand(NamedTuple):
-    policy: str  # a file; none for uniform actions
-    by_mode: bool  # of the policy, or a sample
-    seeds: list[int]
-    answer: str  # a file for the episodes
+class Job(NamedTuple):
+    """Episodes of one policy; a line of the process's standard input."""
+
+    policy: str  # path of its file; "" for uniform actions
+    by_mode: bool  # actions are the mode, not samples
+    seeds: list[int]  # one episode each
+    result: str  # path of the file for the episodes
 
 
 def main(env_id: str) -> None:
@@ -35,12 +37,12 @@ def main(env_id: str) -> None:
     env = gymnasium.make(env_id, disable_env_checker=True)
     known, layers = "", None
     for line in sys.stdin:
-        errand = Errand(*json.loads(line))
-        if errand.policy != known:
-            known = errand.policy
+        job = Job(*json.loads(line))
+        if job.policy != known:
+            known = job.policy
             layers = read_layers(Path(known)) if known else None
-        episodes = [play(env, layers, seed, errand.by_mode) for seed in errand.seeds]
-        write(Path(errand.answer), episodes)
+        episodes = [play(env, layers, seed, job.by_mode) for seed in job.seeds]
+        write(Path(job.result), episodes)
         os.write(answer, b".\n")
 
 

@@ -1,7 +1,8 @@
-"""A process that acts for some agents while the device learns; see `explorers.py`.
+"""A process that steps environments for some agents while the device learns.
 
-It takes an agent through all steps of an epoch by itself: agreeing with others on every
-step would take longer than the step.
+It takes an agent through all steps of an epoch by itself: exchanging messages at every
+step would take longer than the step. `explorers.py` starts these processes, by the path
+of this file: it imports nothing from its own folder.
 """
 
 import json
@@ -14,23 +15,23 @@ from typing import NamedTuple
 import numpy as np
 from safetensors import safe_open
 
+from manyhands.agents import acting
+from manyhands.agents.acting import Layers
 from manyhands.envs.rollout import episode_seeds
 from manyhands.envs.worker import quiet
-from manyhands.zoo import acting
-from manyhands.zoo.acting import Layers
 
 
 class Shape(NamedTuple):
-    """Of the replay file: smaller tasks are padded to these observations, actions."""
+    """Sizes of the replay file; smaller observations and actions are padded."""
 
     agents: int
-    capacity: int  # transitions of each
+    capacity: int  # transitions of each agent
     observations: int
     actions: int
 
     @property
     def columns(self) -> int:
-        """The fleet's: s, a, r, s', terminal, number of the trajectory."""
+        """As in fleet.Packed: s, a, r, s', terminal, number of the trajectory."""
         return 2 * self.observations + self.actions + 3
 
     def open(self, path: Path) -> np.memmap:
@@ -39,19 +40,19 @@ class Shape(NamedTuple):
         return np.memmap(path, np.float32, mode, shape=shape)
 
 
-class Errand(NamedTuple):
-    """An epoch of some agents."""
+class Job(NamedTuple):
+    """An epoch of this process's agents; a line of its standard input."""
 
-    policies: str  # a file
+    policies: str  # path of the file with all agents' policies
     start: int  # the first row to write
     steps: int
-    number: int  # of the epoch: names the noise
+    number: int  # of the epoch: part of the episodes' seeds
 
 
 class Agent(NamedTuple):
-    number: int  # its place in the run
+    number: int  # its row in the replay and in the file of policies
     env_id: str
-    seeds: list[int]  # of its training, of its task
+    seeds: list[int]  # seed of its training, number of its task
 
 
 def main(agents: Sequence[Agent], replay: Path, shape: Shape) -> None:
@@ -62,13 +63,13 @@ def main(agents: Sequence[Agent], replay: Path, shape: Shape) -> None:
     envs = [gymnasium.make(a.env_id, disable_env_checker=True) for a in agents]
     rows = np.asarray(shape.open(replay))  # slices of a memmap are slow
     for line in sys.stdin:
-        errand = Errand(*json.loads(line))
-        end = errand.start + errand.steps
+        job = Job(*json.loads(line))
+        end = job.start + job.steps
         returns = []
         for agent, env in zip(agents, envs):
-            layers = read_policy(Path(errand.policies), agent.number, *sizes(env))
-            seeds = episode_seeds(*agent.seeds, errand.number)
-            place = rows[agent.number, errand.start : end]
+            layers = read_policy(Path(job.policies), agent.number, *sizes(env))
+            seeds = episode_seeds(*agent.seeds, job.number)
+            place = rows[agent.number, job.start : end]
             returns.append(explore(env, layers, seeds, place, shape))
         os.write(answer, (json.dumps(returns) + "\n").encode())
 
@@ -99,7 +100,7 @@ def cut(layers: Layers, observations: int, actions: int) -> Layers:
 def explore(
     env, layers: Layers, seeds: Iterator[int], rows: np.ndarray, shape: Shape
 ) -> list[float]:
-    """Fill rows with steps, the last episode cut; returns of those that ended."""
+    """Fill rows with steps; the returns of the episodes that ended within them."""
     size = env.action_space.shape[0]
     a, r = shape.observations, shape.observations + shape.actions
     rows[:] = 0

@@ -1,10 +1,9 @@
-"""What a policy does in one state, in NumPy: products this small take less time than a
-call of JAX."""
+"""Actions of a stored policy in one state, in NumPy: products this small take less time
+than a call of JAX."""
 
 import numpy as np
 
-from manyhands.zoo.options import LOG_STD
-
+LOG_STD = (-20.0, 2.0)  # bounds of the log-deviations
 Layers = list[tuple[np.ndarray, np.ndarray]]  # weights [in, out], biases
 
 

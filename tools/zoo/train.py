@@ -17,16 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from manyhands import fleet
+from manyhands.agents.tasks import TASKS, task
 from manyhands.envs.processes import how_many
 from manyhands.errors import UserError
 from manyhands.interrupts import stop_politely
 from manyhands.options import choose
 from manyhands.runs import Run, environment, flatten
-from manyhands.zoo import sac
-from manyhands.zoo.explorer import Agent, Shape
-from manyhands.zoo.explorers import Explorers, Replay
-from manyhands.zoo.options import PRESETS, Options
-from manyhands.zoo.tasks import TASKS, task
+from zoo import sac
+from zoo.explorer import Agent, Shape
+from zoo.explorers import Explorers, Replay
+from zoo.options import PRESETS, Options
 
 Progress = Callable[[int, dict[str, float]], None]  # updates done, what to show
 
