@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from manyhands.algos import asked, lbrac_v, starting_sets
+from manyhands.algos import asked, clone, starting_sets
 from manyhands.algos.cases import Case, Place
 from manyhands.algos.evaluate import Evaluation
 from manyhands.algos.policy import Policy
@@ -70,8 +70,8 @@ def models_of(models: Pytree, replicas: list[Replica]) -> list[Any]:
 def _model_of(models: Pytree, r: int, replica: Replica) -> Any:
     """One of these, of its own size."""
     model = _one_of(models, r)
-    if isinstance(model, lbrac_v.Model):
-        return lbrac_v.unpadded(model, replica.given.behavior)
+    if isinstance(model, clone.Model):
+        return clone.unpadded(model, replica.given.behavior)
     return model
 
 
@@ -99,9 +99,9 @@ def write(run: Run, policies: list[Policy]) -> None:
 
 def _write_one(run: Run, policy: Policy) -> None:
     policy.write(run)
-    if isinstance(policy.model, lbrac_v.Model):
+    if isinstance(policy.model, clone.Model):
         W, E, e_pi = (
-            np.asarray(lbrac_v.normalize(x))
+            np.asarray(clone.normalize(x))
             for x in (policy.model.W, policy.model.E, policy.model.e_pi)
         )
         run.write_embeddings(W=W, E=E, e_pi=e_pi)
