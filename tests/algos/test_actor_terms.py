@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from manyhands.algos.actor_terms import value_within_reach, with_slope
+from manyhands.algos.actor_terms import value_within_reach
 from manyhands.nn.distributions import TanhNormal, gaussian_kl
 
 NOISE = jax.random.normal(jax.random.key(0), (2000, 2))
@@ -33,8 +33,7 @@ def loss(mean, reward_scale, reward_shift, weight, reach):
         return reward_shift + reward_scale * (0.6 * steps[:, 0] - 0.8 * steps[:, 1])
 
     action, _ = pi.sample_with(NOISE)
-    q, slope = with_slope(q_of, jax.lax.stop_gradient(action))
-    value = value_within_reach(q, slope, action, B, weight, reach)
+    value, q = value_within_reach(q_of, action, B, weight, reach)
     return gaussian_kl(pi, B).mean() - value, q
 
 

@@ -15,11 +15,10 @@ from official import (
     policy_from,
 )
 
-from manyhands.algos import lbrac_v_joint, lbrac_v_losses
-from manyhands.algos.lbrac_v_joint import Noise
-from manyhands.algos.lbrac_v_losses import Critic, Decoded, Policy, State
-from manyhands.algos.lbrac_v_options import PAPER
-from manyhands.behavior import vq
+from manyhands.algos import lbrac_v, lbrac_v_printed
+from manyhands.algos.lbrac_v import Noise, State
+from manyhands.algos.lbrac_v_printed import PAPER, Critic, Policy
+from manyhands.behavior import vq, vq_learning
 from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.networks import normalize
@@ -35,27 +34,27 @@ def fixture() -> dict[str, np.ndarray]:
 def policy(arrays: dict, prefix: str) -> Policy:
     b = policy_from(arrays, prefix)
     e_pi = jnp.asarray(arrays[f"{prefix}policy.e_pi"])[0]
-    return Policy(b.trunk, b.head, e_pi, b.E, b.W)
+    return Policy(b.trunk, b.head, E=b.E, W=b.W, e_pi=e_pi)
 
 
 def critic(arrays: dict, prefix: str, suffix: str = "") -> Critic:
     c = critic_from(arrays, prefix, suffix)
     names = [f"{prefix}q{j}{suffix}.h_pi" for j in range(2)]
     h_pi = jnp.stack([jnp.asarray(arrays[name])[0] for name in names])
-    return Critic(c.trunk, c.head, h_pi, c.H)
+    return Critic(c.trunk, c.head, H=c.H, h_pi=h_pi)
 
 
-def noises(arrays: dict) -> tuple[Noise, Noise]:
-    """For s' and for s."""
+def noises(arrays: dict) -> tuple[Noise, Noise, jax.Array]:
+    """For s and for s', and of b's actions in s'."""
     n = {k: jnp.asarray(v) for k, v in arrays.items() if k.startswith("noise/")}
-    a_pi = n["noise/p2_a_pi"]
     return (
-        Noise(n["noise/p2_a2_pi"], n["noise/p2_a2_b"], n["noise/p2_div_s2"]),
-        Noise(a_pi, jnp.zeros_like(a_pi), n["noise/p2_div_s1"]),
+        Noise(n["noise/p2_a_pi"], n["noise/p2_div_s1"]),
+        Noise(n["noise/p2_a2_pi"], n["noise/p2_div_s2"]),
+        n["noise/p2_a2_b"],
     )
 
 
-FITTED = lbrac_v_losses.Fitted(BOX, CODES, jnp.zeros(vq.EMBEDDING), jnp.ones(()), None)
+FITTED = vq_learning.Fitted(BOX, CODES)
 
 
 def test_the_preset_is_the_released_one(fixture):
@@ -71,34 +70,27 @@ def test_the_preset_is_the_released_one(fixture):
 def test_divergence(fixture):
     pi_and_b = policy(fixture, "param/")
     batch = batch_from(fixture)
-    b = vq.Policy(pi_and_b.trunk, pi_and_b.head, pi_and_b.E, pi_and_b.W)
-    _, e, _ = vq.assign(b, batch.trajectory, CODES)
-    following, now = noises(fixture)
+    _, e, _ = vq.assign(pi_and_b, batch.trajectory, CODES)
+    now, following, _ = noises(fixture)
     for states, noise, name in (
         (batch.observations, now, "s1"),
         (batch.next_observations, following, "s2"),
     ):
-        decoded = lbrac_v_joint.decode(pi_and_b, states, e, BOX)
-        assert isinstance(decoded, Decoded)
-        found = lbrac_v_losses.divergence(decoded, noise.divergence, CONFIG, BOX)
+        decoded = lbrac_v_printed.decode(pi_and_b, states, e, BOX)
+        found = lbrac_v.divergence(decoded, noise.divergence, CONFIG, BOX)
         assert_close(found, fixture[f"mid/div_{name}_relu"], atol=2e-5)
 
 
 def test_critic_loss_and_gradients(fixture):
-    batch, (following, _) = batch_from(fixture), noises(fixture)
+    batch, (_, following, of_b) = batch_from(fixture), noises(fixture)
     pi, target = policy(fixture, "param/"), critic(fixture, "param/", "_target")
-    _, e, z = vq.assign(
-        lbrac_v_losses.behaviors_of(pi, FITTED), batch.trajectory, FITTED.codes
-    )
-    y, decoded = lbrac_v_joint.critic_target(
-        pi, target, batch, e, following, CONFIG, BOX
-    )
-    y_b = lbrac_v_joint.behavior_target(
-        decoded, target, batch, z, following, CONFIG, BOX
-    )
+    _, e, z = vq.assign(pi, batch.trajectory, CODES)
+    then = lbrac_v_printed.decode(pi, batch.next_observations, e, BOX)
+    y = lbrac_v.critic_target(target, then, batch, following, CONFIG, BOX)
+    y_b = lbrac_v_printed.behavior_target(target, then, batch, z, of_b, CONFIG, BOX)
     (loss, metrics), gradient = jax.value_and_grad(
-        lbrac_v_joint.critic_loss, has_aux=True
-    )(critic(fixture, "param/"), batch, y, (z, y_b))
+        lbrac_v_printed.critic_loss, has_aux=True
+    )(critic(fixture, "param/"), batch, y, z, y_b)
     assert_close(loss, fixture["p2_q/loss"])
     assert_close(metrics["critic/loss"], fixture["p2_q/q_obj_loss"])
     assert_close(metrics["critic/loss_of_behaviors"], fixture["p2_q/q_bc_loss"])
@@ -106,9 +98,9 @@ def test_critic_loss_and_gradients(fixture):
 
 
 def test_policy_loss_and_gradients(fixture):
-    batch, (_, now) = batch_from(fixture), noises(fixture)
+    batch, (now, *_) = batch_from(fixture), noises(fixture)
     (loss, metrics), gradient = jax.value_and_grad(
-        lbrac_v_joint.policy_loss, has_aux=True
+        lbrac_v_printed.policy_loss, has_aux=True
     )(
         policy(fixture, "param/"),
         critic(fixture, "param/"),
@@ -129,7 +121,7 @@ def test_one_full_update(fixture):
     pi, q = (Bundle.of(f(fixture, "param/")) for f in (policy, critic))
     target = Bundle.of(critic(fixture, "param/", "_target"))
     state = State(pi, adam.init(pi), q, adam.init(q), target)
-    after, _ = lbrac_v_joint.update_with(
+    after, _ = lbrac_v_printed.update_with(
         state, batch_from(fixture), *noises(fixture), CONFIG, FITTED
     )
     # A step is 5e-5 or 1e-4 long: to a hundredth of that.

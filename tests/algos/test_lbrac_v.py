@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from float64 import double, kl, log_prob, slope
 
-from manyhands.algos import lbrac_v, lbrac_v_losses
+from manyhands.algos import lbrac_v
 from manyhands.algos.algorithm import Given
-from manyhands.algos.lbrac_v_losses import Noise, State
-from manyhands.algos.lbrac_v_options import Options
+from manyhands.algos.lbrac_v import Noise, State
+from manyhands.algos.lbrac_v_printed import LBRAC_V, Options
 from manyhands.algos.starting_sets import Start
 from manyhands.behavior import vq, vq_learning
 from manyhands.nn import adam
@@ -28,7 +28,10 @@ SHARE = 0.3  # of the data, by the best behavior
 NOW, NEXT = slice(8), slice(8, 16)  # rows for s, and for s'
 random = np.random.default_rng(2)
 ACTION, SAMPLES = random.normal(size=(16, 2)), random.normal(size=(3, 16, 2))
-NOISE = Noise(jnp.asarray(ACTION, jnp.float32), jnp.asarray(SAMPLES, jnp.float32))
+NOISE = tuple(
+    Noise(jnp.asarray(ACTION[rows]), jnp.asarray(SAMPLES[:, rows]))
+    for rows in (NOW, NEXT)
+)
 
 
 def own(**changes) -> Options:
@@ -59,7 +62,6 @@ def state(given) -> State:
 
 
 update = jax.jit(lbrac_v.update_with)
-with_gradient = jax.jit(jax.value_and_grad(lbrac_v_losses.policy_loss, has_aux=True))
 
 
 class Learnt(NamedTuple):
@@ -71,19 +73,23 @@ class Learnt(NamedTuple):
     metrics: Any
 
 
-def learnt(state, batch, noise, config, given) -> Learnt:
-    fitted = lbrac_v.fitted(given, config)
-    _, e, _ = vq.assign(given.behavior.behaviors, batch.trajectory, fitted.codes)
-    trees = (part.tree() for part in (state.policy, state.critic, state.target))
-    (loss, (of_critic, metrics)), of_policy = with_gradient(
-        *trees,
-        batch,
-        fitted.best if config.held_to == "best" else e,
-        noise,
-        config,
-        fitted,
+@jax.jit
+def learnt(state, batch, noise, config, fitted) -> Learnt:
+    """Losses and gradients, all at the same parameters."""
+    policy, critic, target = (
+        part.tree() for part in (state.policy, state.critic, state.target)
     )
-    return Learnt(loss, of_policy, of_critic, metrics)
+    now, following = noise
+    e = fitted.best
+    if config.held_to == "own":
+        _, e, _ = vq.assign(fitted.behaviors, batch.trajectory, fitted.codes)
+    then = lbrac_v.decode(policy, batch.next_observations, e, fitted)
+    y = lbrac_v.critic_target(target, then, batch, following, config, fitted.box)
+    of_critic, metrics = jax.grad(lbrac_v.critic_loss, has_aux=True)(critic, batch, y)
+    (loss, more), of_policy = jax.value_and_grad(lbrac_v.policy_loss, has_aux=True)(
+        policy, critic, batch, e, now, config, fitted
+    )
+    return Learnt(loss, of_policy, of_critic, metrics | more)
 
 
 class Reference:
@@ -218,7 +224,8 @@ in_every_way = pytest.mark.parametrize(
 def test_losses(state, batch, given, changes):
     config = own(**changes)
     reference = Reference(state, batch, given, config)
-    found, y = learnt(state, batch, NOISE, config, given), reference.y()
+    fitted = lbrac_v.fitted(given, config)
+    found, y = learnt(state, batch, NOISE, config, fitted), reference.y()
     np.testing.assert_allclose(found.metrics["critic/target"], y.mean(), rtol=1e-3)
     loss = reference.critic_loss(reference.critic, y)
     np.testing.assert_allclose(found.metrics["critic/loss"], loss, rtol=1e-3)
@@ -238,7 +245,7 @@ def test_losses(state, batch, given, changes):
 def test_gradients_of_losses(state, batch, given, changes):
     config = own(**changes)
     reference = Reference(state, batch, given, config)
-    found = learnt(state, batch, NOISE, config, given)
+    found = learnt(state, batch, NOISE, config, lbrac_v.fitted(given, config))
     y, factor = reference.y(), reference.factor()
     check_gradient(
         found.of_critic, lambda c: reference.critic_loss(c, y), reference.critic
@@ -267,25 +274,6 @@ def check_gradient(gradient, loss, tree):
         )
 
 
-def test_critics_judge(state, batch, given):
-    config = own()
-    reference = Reference(state, batch, given, config)
-    action = reference.action(reference.policy, NEXT)
-    d = reference.divergence(reference.policy, NEXT)
-    y = lbrac_v_losses.critic_target(
-        state.target.tree(), batch, jnp.float32(action), jnp.float32(d), config
-    )
-    np.testing.assert_allclose(y, reference.y(), rtol=1e-3, atol=1e-4)
-    action = reference.action(reference.policy, NOW)
-    judged, metrics = lbrac_v_losses.judge(
-        state.critic.tree(), batch, y, jnp.float32(action)
-    )
-    np.testing.assert_allclose(judged.q, reference.value(action), rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(judged.slope, reference.slope(), rtol=1e-3, atol=1e-4)
-    loss = reference.critic_loss(reference.critic, reference.y())
-    np.testing.assert_allclose(metrics["critic/loss"], loss, rtol=1e-3)
-
-
 def same(one, other) -> bool:
     pairs = zip(*map(jax.tree.leaves, (one, other)), strict=True)
     return all(np.array_equal(a, b) for a, b in pairs)
@@ -295,52 +283,65 @@ def test_who_learns_from_what(state, batch, given):
     """The policy from its actions in s. The critics from logged ones only, by what pi
     would do in s' and the targets: from these the policy learns nothing."""
     config = own(divergence="sampled")
+    fitted = lbrac_v.fitted(given, config)
 
     def changed(state, noise):
         """Whether the gradients of the policy and of the critics are other ones."""
-        other = learnt(state, batch, noise, config, given)
+        other = learnt(state, batch, noise, config, fitted)
         return tuple(
             not same(getattr(other, name), getattr(found, name))
             for name in ("of_policy", "of_critic")
         )
 
-    def noise_in(rows):
-        return jax.tree.map(lambda x: x.at[..., rows, :].add(0.3), NOISE)
-
-    found = learnt(state, batch, NOISE, config, given)
+    found = learnt(state, batch, NOISE, config, fitted)
+    now, following = NOISE
+    other_now, other_following = jax.tree.map(lambda x: x + 0.3, NOISE)
     assert changed(state, NOISE) == (False, False)
-    assert changed(state, noise_in(NOW)) == (True, False)
-    assert changed(state, noise_in(NEXT)) == (False, True)
+    assert changed(state, (other_now, following)) == (True, False)
+    assert changed(state, (now, other_following)) == (False, True)
     assert changed(state._replace(target=state.critic), NOISE) == (False, True)
 
 
 @pytest.mark.parametrize("held_to", ["best", "own"])
-def test_policy_and_critics_step_together(state, batch, given, held_to):
-    """Each by the other as it was before. Then targets follow the new critics."""
+def test_targets_then_critics_then_the_policy(state, batch, given, held_to):
+    """y is by targets that have followed, L_actor by critics that have learnt."""
     rates = dict(policy_rate=0.02, critic_rate=0.03, target_rate=0.1)
     config = own(held_to=held_to, **rates)
     fitted = lbrac_v.fitted(given, config)
     for _ in range(2):  # the second time with moments that are not 0
-        found = learnt(state, batch, NOISE, config, given)
-        after, metrics = update(state, batch, NOISE, config, fitted)
-        assert metrics.keys() == found.metrics.keys()
-        policy, policy_adam = adam.step(
-            state.policy, found.of_policy, state.policy_adam, 0.02
+        target = jax.tree.map(
+            lambda t, c: t + 0.1 * (c - t), state.target, state.critic
         )
+        moved = state._replace(target=target)
+        by_old = learnt(moved, batch, NOISE, config, fitted)
         critic, critic_adam = adam.step(
-            state.critic, found.of_critic, state.critic_adam, 0.03
+            state.critic, by_old.of_critic, state.critic_adam, 0.03
         )
-        target = jax.tree.map(lambda t, c: t + 0.1 * (c - t), state.target, critic)
+        moved = moved._replace(critic=critic)
+        by_new = learnt(moved, batch, NOISE, config, fitted)
+        policy, policy_adam = adam.step(
+            state.policy, by_new.of_policy, state.policy_adam, 0.02
+        )
         expected = State(policy, policy_adam, critic, critic_adam, target)
+        after, metrics = update(state, batch, *NOISE, config, fitted)
         for one, other in zip(*map(jax.tree.leaves, (after, expected)), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+        # The same in float64: whose y, and whose Q of pi's actions.
+        reference = Reference(moved, batch, given, config)
+        old = reference.q(state.critic.tree(), NOW, double(batch.actions))
+        y, q = reference.y(), reference.value(reference.action(reference.policy, NOW))
+        np.testing.assert_allclose(metrics["critic/target"], y.mean(), rtol=1e-3)
+        np.testing.assert_allclose(metrics["critic/q"], old.mean(), rtol=1e-3)
+        np.testing.assert_allclose(metrics["actor/q"], q.mean(), rtol=1e-3)
+        assert abs(by_old.metrics["actor/q"] - q.mean()) > 0.01
         state = after
 
 
 def test_pi_starts_as_the_best_behavior(given, batch):
     state = lbrac_v.start(jax.random.key(0), given, OPTIONS)
     fitted = lbrac_v.fitted(given, OPTIONS)
-    pi, held_to = lbrac_v_losses.decode(
+    pi, held_to = lbrac_v.decode(
         state.policy.tree(), batch.observations, fitted.best, fitted
     )
     b = given.behavior.behaviors
@@ -353,7 +354,7 @@ def test_pi_waits_for_the_critics(state, batch, given):
     config = own(warm_up=2)
     fitted = lbrac_v.fitted(given, config)
     for learning in (False, False, True):
-        after, _ = update(state, batch, NOISE, config, fitted)
+        after, _ = update(state, batch, *NOISE, config, fitted)
         assert same(after.policy, state.policy) != learning
         assert not same(after.critic, state.critic)
         state = after
@@ -368,9 +369,9 @@ def test_padding_changes_nothing(given, batch, joint):
     alone = given._replace(behavior=found._replace(behaviors=b, codes=found.codes[:2]))
     after = []
     for these in (alone, given):
-        state = lbrac_v.start(jax.random.key(0), these, config)
-        fitted = lbrac_v.fitted(these, config)
-        state, _ = jax.jit(lbrac_v.update)(
+        state = LBRAC_V.start(jax.random.key(0), these, config)
+        fitted = LBRAC_V.fitted(these, config)
+        state, _ = jax.jit(LBRAC_V.update)(
             state, batch, jax.random.key(1), config, fitted
         )
         after.append((state.policy.tree(), state.critic.tree()))

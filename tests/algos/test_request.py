@@ -53,7 +53,9 @@ def test_a_short_run_warms_up_for_a_fifth_of_it(algo, preset, changes, warm_up):
 def test_updates_of_what_is_fitted_first(algo, preset, changes, updates):
     learner = ALGORITHMS[algo]
     [options], _ = request.option_grid(learner, preset, changes)
-    assert request.behavior_options_of(learner, preset, options, 100_000).steps == updates
+    assert (
+        request.behavior_options_of(learner, preset, options, 100_000).steps == updates
+    )
 
 
 def test_presets_are_as_they_are_written():
@@ -61,7 +63,10 @@ def test_presets_are_as_they_are_written():
         for name, preset in learner.presets.items():
             assert request.option_grid(learner, name, {}) == ([preset], False)
             at_full_length = {"steps": preset.steps}
-            assert request.option_grid(learner, name, at_full_length) == ([preset], False)
+            assert request.option_grid(learner, name, at_full_length) == (
+                [preset],
+                False,
+            )
 
 
 def test_a_request_plans_its_stages():

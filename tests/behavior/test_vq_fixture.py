@@ -62,7 +62,7 @@ def test_codes_outputs_and_log_probs(fixture, problem):
 
 def test_policy_loss_and_gradients(fixture, problem):
     batch, config, fitted = problem
-    (loss, (metrics, _)), gradient = jax.value_and_grad(
+    (loss, (metrics, *_)), gradient = jax.value_and_grad(
         vq_learning.policy_loss, has_aux=True
     )(policy_from(fixture, "param/"), batch, config, fitted)
     # The released code leaves out the constant of 1 - <w, e>.
@@ -80,8 +80,7 @@ def test_critic_loss_and_gradients(fixture, problem):
     target = critic_from(fixture, "param/", "_target")
     noise = jnp.asarray(fixture["noise/p1_a2"])
     _, e, z = vq.assign(policy, batch.trajectory, fitted.codes)
-    found = vq_learning.Found(e, z)
-    y = vq_learning.critic_target(policy, target, batch, found, noise, config, fitted)
+    y = vq_learning.critic_target(policy, target, batch, e, z, noise, config, fitted)
     (loss, _), gradient = jax.value_and_grad(vq_learning.critic_loss, has_aux=True)(
         critic, batch, z, y
     )

@@ -12,7 +12,6 @@ from manyhands.nn.networks import (
     MLP,
     Dense,
     Head,
-    Learning,
     Trunk,
     layer_norm,
     normalize,
@@ -228,50 +227,6 @@ def test_head_without_an_embedding():
         rtol=1e-4,
         atol=1e-4,
     )
-
-
-@pytest.mark.parametrize("learning", [Learning(4), Learning(4, 4), Learning(4, 6)])
-def test_some_rows_learn(trunk, head, learning):
-    """Weights, to which an embedding belongs, as from the first rows alone; inputs as
-    many as are to."""
-    x, embedding = rows(7, INPUTS), rows(EMBEDDING, seed=2)
-    weights = rows(7, OUT, seed=3)
-
-    def outputs(networks, x, learning=None):
-        trunk, head, embedding = networks
-        return head(trunk(x, learning), embedding, learning)
-
-    def loss(networks, x, weights, learning=None):
-        return jnp.sum(weights * jnp.tanh(outputs(networks, x, learning)))
-
-    networks = trunk, head, embedding
-    np.testing.assert_array_equal(outputs(networks, x, learning), outputs(networks, x))
-    gradient = jax.grad(loss, argnums=(0, 1))
-    of_networks, of_x = gradient(networks, x, weights, learning)
-    expected, _ = gradient(networks, x[:4], weights[:4])
-    for found, one in zip(*map(jax.tree.leaves, (of_networks, expected)), strict=True):
-        np.testing.assert_allclose(found, one, rtol=1e-4, atol=1e-5)
-    _, expected = gradient(networks, x, weights)
-    many = 7 if learning.inputs is None else learning.inputs
-    np.testing.assert_allclose(of_x[:many], expected[:many], rtol=1e-4, atol=1e-5)
-    assert not of_x[many:].any()
-
-
-def test_members_of_which_some_rows_learn(head):
-    """As critics are: each member has rows of its own."""
-    heads = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf[::-1]]), head)
-    features, embedding = rows(2, 7, HIDDEN), rows(EMBEDDING, seed=2)
-
-    def loss(head, features):
-        return jnp.sum(jnp.tanh(head(features, embedding, Learning(4, 5))))
-
-    gradient = jax.grad(loss, argnums=(0, 1))
-    together = jax.vmap(gradient)(heads, features)
-    for j in range(2):
-        member = jax.tree.map(lambda leaf: leaf[j], (heads, features))  # noqa: B023
-        alone = jax.tree.leaves(gradient(*member))
-        for found, one in zip(jax.tree.leaves(together), alone, strict=True):
-            np.testing.assert_allclose(found[j], one, rtol=1e-4, atol=1e-5)
 
 
 def test_normalize():

@@ -22,26 +22,15 @@ def scaled_value(
     return weight * q.mean() / jax.lax.stop_gradient(jnp.abs(q).mean())
 
 
-def with_slope(
-    q_of: Callable[[Float[Array, "batch action"]], Float[Array, " batch"]],
-    action: Float[Array, "batch action"],
-) -> tuple[Float[Array, " batch"], Float[Array, "batch action"]]:
-    """Q of each action, and its gradient there."""
-    q, pull = jax.vjp(q_of, action)
-    (slope,) = pull(jnp.ones_like(q))
-    return q, slope
-
-
 def value_within_reach(
-    q: Float[Array, " batch"],
-    slope: Float[Array, "batch action"],
+    q_of: Callable[[Float[Array, "batch action"]], Float[Array, " batch"]],
     action: Float[Array, "batch action"],
     b: TanhNormal,
     weight: Float[Array, ""] | float,
     reach: Float[Array, ""] | float,
-) -> Float[Array, ""]:
+) -> tuple[Float[Array, ""], Float[Array, " batch"]]:
     """The mean of Q in units of its size, times a weight that is smaller where Q is
-    steep.
+    steep; and Q itself.
 
     In the policy's loss it stands against a divergence from b. With the deviation of b,
     a policy that climbs a linear Q moves by as many deviations as a step of one changes
@@ -49,18 +38,14 @@ def value_within_reach(
     batch), for a divergence of reach^2 / 2 nats. Else narrow behaviors would be left
     far behind, and any behavior where Q is near 0.
     """
-    z = (action - b.center) / b.scale
+    here = jax.lax.stop_gradient(action)
+    q, pull = jax.vjp(q_of, here)
+    (slope,) = pull(jnp.ones_like(q))
+    z = (here - b.center) / b.scale
     deviation = jnp.exp(b.log_std) * b.scale * (1 - z**2)  # of actions, near this one
     change = jnp.sum((slope * deviation) ** 2, axis=-1).mean() ** 0.5
     factor = jnp.minimum(weight / jnp.abs(q).mean(), reach / change)
-    return jax.lax.stop_gradient(factor) * value_by_slope(q, slope, action)
-
-
-def value_by_slope(
-    q: Float[Array, " batch"],
-    slope: Float[Array, "batch action"],
-    action: Float[Array, "batch action"],
-) -> Float[Array, ""]:
-    """The mean of Q where its gradient in the actions is known already."""
-    q, slope, here = jax.lax.stop_gradient((q, slope, action))
-    return (q + jnp.sum(slope * (action - here), axis=-1)).mean()
+    # Q to the first order around `here`: its slope need not be computed again.
+    q, slope, factor = jax.lax.stop_gradient((q, slope, factor))
+    value = (q + jnp.sum(slope * (action - here), axis=-1)).mean()
+    return factor * value, q

@@ -11,77 +11,152 @@ transition of trajectory m with the code z, a' ~ pi(.|s'), a~ ~ pi(.|s),
                y = r + gamma (1 - terminal) (min_j Qbar_j(s', a'; h_pi) - beta D(s'))
     L_actor  = beta D(s) - min_j Q_j(s, a~; h_pi)
 
-As printed (`--preset paper`) networks are shared by pi and all behaviors, which go on
-learning: L_rec + alpha L_com is added to L_actor and L_Q to L_critic (`lbrac_v_joint.
-py`). By default the behaviors stay as they were fitted and pi has networks of its own,
-D is exact, and Q is in units of its size; docs/lbrac_v.md says what each of these
-changes brings. At test time: the mode.
+As printed, the networks of pi are those of the behaviors, and these go on learning:
+that is `lbrac_v_printed.py` (`--preset paper`). Here the behaviors stay as they were
+fitted and pi has networks of its own. By default pi is held to the best behavior, D is
+exact, and Q is in units of its size; docs/lbrac_v.md says what each of these changes
+brings. At test time: the mode.
 """
 
-from typing import Any
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
-from manyhands.algos import lbrac_v_joint
-from manyhands.algos.algorithm import Algorithm, Given, Need
-from manyhands.algos.lbrac_v_losses import (
-    Critic,
-    Fitted,
-    Noise,
-    Policy,
-    State,
-    behaviors_of,
-    policy_loss,
+from manyhands.algos.actor_terms import value_within_reach
+from manyhands.algos.algorithm import Algorithm, Common, Given, Need
+from manyhands.algos.clone import (
+    Model,
+    act,
+    embeddings,
+    set_changes,
+    skeleton,
+    unpadded,
 )
-from manyhands.algos.lbrac_v_options import PRESETS, Options
-from manyhands.algos.starting_sets import Start
+from manyhands.algos.starting_sets import Start, first_values
 from manyhands.behavior import vq
-from manyhands.errors import UserError
 from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
-from manyhands.nn.distributions import inside
+from manyhands.nn.critics import for_members, squared_error
+from manyhands.nn.distributions import TanhNormal, gaussian_kl, inside
 from manyhands.nn.networks import Head, Trunk, normalize
-from manyhands.types import Batch, Box, Key, Keys, Metrics
+from manyhands.options import (
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    option,
+    options,
+    traced,
+)
+from manyhands.types import Batch, Box, Key, Metrics
+
+
+@options
+class Options(Common):
+    behavior_steps: int = option(
+        0,
+        "Updates of the behavior set; 0: as many as `fit` takes by default.",
+        NOT_NEGATIVE,
+    )
+    divergence: Literal["exact", "sampled"] = option(
+        "exact", "KL of the Gaussians before the tanh, or by samples as printed."
+    )
+    samples: int = option(10, "Samples for the divergence.", COUNT)
+    value_scale: Literal["mean", "none"] = option(
+        "mean", "What Q is divided by in the policy's loss: its mean size, or 1."
+    )
+    held_to: Literal["best", "own"] = option(
+        "best",
+        "Which behavior pi is held to: the best (not joint), or the one that made the "
+        "trajectory, as printed.",
+    )
+    critic_width: int = option(300, "Hidden units of the Q-functions.", COUNT)
+    warm_up: int = option(
+        10_000,
+        "Updates of the Q-functions alone, while pi is still the best behavior; by "
+        "default at most a fifth of the steps given.",
+        NOT_NEGATIVE,
+    )
+    beta: float = traced(1.0, "Weight of the divergence.", NOT_NEGATIVE)
+    value_penalty: float = traced(
+        1.0, "Weight of beta D in the Q-functions' target.", NOT_NEGATIVE
+    )
+    value_weight: float = traced(
+        400.0, "Weight of Q in the policy's loss, where it is divided.", NOT_NEGATIVE
+    )
+    value_share: bool = option(
+        True,
+        "Take that weight times the share of the data that the behavior made to which "
+        "pi is held (the best): elsewhere Q knows less of what pi does.",
+    )
+    reach: float = traced(
+        0.5,
+        "How far Q may move pi, in deviations of the behavior, where it is divided; "
+        "for a divergence of reach^2 / 2 nats.",
+        POSITIVE,
+    )
+    policy_rate: float = traced(5e-5, "Learning rate of the policy.", POSITIVE)
+    critic_rate: float = traced(3e-4, "Learning rate of the Q-functions.", POSITIVE)
+    target_rate: float = traced(0.005, "How fast target Q-functions follow.", SHARE)
+    discount: float = traced(0.99, "Discount factor.", SHARE)
+
+
+PRESETS = {"default": Options()}
+
+
+class Policy(eqx.Module):
+    """pi(a|s) = b(a|s; e_pi)."""
+
+    trunk: Trunk
+    head: Head
+    e_pi: Float[Array, " embedding"]
+
+
+class Critic(eqx.Module):
+    """Q(s, a; h_pi), one per member."""
+
+    trunk: Trunk
+    head: Head
+    h_pi: Float[Array, "*member embedding"]
+
+
+class State(NamedTuple):
+    policy: Bundle  # of a Policy
+    policy_adam: adam.Adam
+    critic: Bundle  # of a Critic with a leading member axis
+    critic_adam: adam.Adam
+    target: Bundle
+
+
+class Fitted(NamedTuple):
+    box: Box
+    codes: Bool[Array, " code"]  # false: padding
+    behaviors: vq.Policy
+    best: Float[Array, " embedding"]  # e_k*, normalized
+    share: Float[Array, ""]  # of `value_weight` that counts
+
 
 # Start
 
 
 def start(key: Key, given: Given, options: Options) -> State:
     found: Start = given.behavior
-    if options.joint and options.held_to == "best":
-        raise UserError("held_to: expected own where joint is true, got best")
-    values = found.values or _fresh_values(key, given, options)
     b = found.behaviors
-    policy = Bundle.of(
-        Policy(
-            b.trunk,
-            b.head,
-            b.E[found.best],
-            b.E if options.joint else None,
-            b.W if options.joint else None,
-        )
+    critic, target = (
+        Critic(q.trunk, q.head, q.H[:, found.best])
+        for q in first_values(key, given, options.critic_width)
     )
+    return started(Policy(b.trunk, b.head, b.E[found.best]), critic, target)
 
-    def with_pi(critic: vq.Critic) -> Bundle:
-        h_pi = critic.H[:, found.best]
-        H = critic.H if options.joint else None
-        return Bundle.of(Critic(critic.trunk, critic.head, h_pi, H))
 
-    critic, target = map(with_pi, values)
-    # Not the same arrays twice, in the state or with what is fitted: a fleet gives its
-    # state up.
-    state = State(policy, adam.init(policy), critic, adam.init(critic), target)
+def started(policy: Policy, critic: Critic, target: Critic) -> State:
+    pi, q, q_bar = map(Bundle.of, (policy, critic, target))
+    state = State(pi, adam.init(pi), q, adam.init(q), q_bar)
+    # Copy: a fleet donates its state's buffers, and these are the behavior set's too.
     return jax.tree.map(jnp.copy, state)
-
-
-def _fresh_values(key: Key, given: Given, options: Options) -> vq.Values:
-    inputs = given.observations + given.actions
-    many = len(given.behavior.codes)
-    critic = vq.init_critics(key, inputs, many, options.critic_width)
-    return vq.Values(critic, critic)
 
 
 def fitted(given: Given, options: Options) -> Fitted:
@@ -90,10 +165,131 @@ def fitted(given: Given, options: Options) -> Fitted:
     return Fitted(
         given.box,
         jnp.asarray(found.codes),
+        found.behaviors,
         normalize(found.behaviors.E[found.best]),
         jnp.float32(found.share if shared else 1),
-        None if options.joint else found.behaviors,
     )
+
+
+# The model
+
+
+class Decoded(NamedTuple):
+    """In some states: pi, and the behavior b that it is held to."""
+
+    pi: TanhNormal
+    b: TanhNormal
+
+
+def decode(
+    policy: Policy,
+    observations: Float[Array, "batch state"],
+    e: Float[Array, "*batch embedding"],  # of b, in each row or in all
+    fitted: Fitted,
+) -> Decoded:
+    pi = policy.head(policy.trunk(observations), normalize(policy.e_pi))
+    b = fitted.behaviors.head(fitted.behaviors.trunk(observations), e)
+    return Decoded(vq.distribution(pi, fitted.box), vq.distribution(b, fitted.box))
+
+
+def values_of_pi(
+    critic: Critic,
+    observations: Float[Array, "batch state"],
+    actions: Float[Array, "batch action"],
+) -> Float[Array, "member batch"]:
+    def member(q: Critic, inputs: Float[Array, "batch inputs"]):
+        return q.head(q.trunk(inputs), normalize(q.h_pi))[..., 0]
+
+    inputs = jnp.concatenate([observations, actions], axis=-1)
+    return jax.vmap(member)(critic, for_members(critic, inputs))
+
+
+# Losses: the actions of their batches are off the bounds already (`inside`)
+
+
+class Noise(NamedTuple):
+    """Standard normal numbers: one action of pi, samples for D."""
+
+    action: Float[Array, "batch action"]
+    divergence: Float[Array, "sample batch action"]
+
+
+def divergence(
+    decoded: Decoded,
+    noise: Float[Array, "sample batch action"],
+    config: Options,
+    box: Box,
+) -> Float[Array, " batch"]:
+    """D. The released code takes both log-probabilities at the clipped action."""
+    pi, b = decoded
+    if config.divergence == "exact":
+        return gaussian_kl(pi, b)
+    action = inside(jax.vmap(lambda n: pi.sample_with(n)[0])(noise), box)
+    return jax.nn.relu((pi.log_prob(action) - b.log_prob(action)).mean(axis=0))
+
+
+def critic_target(
+    target: Critic,
+    following: Decoded,  # in s'
+    batch: Batch,
+    noise: Noise,
+    config: Options,
+    box: Box,
+) -> Float[Array, " batch"]:
+    """y of L_critic."""
+    action = inside(following.pi.sample_with(noise.action)[0], box)
+    q = values_of_pi(target, batch.next_observations, action).min(axis=0)
+    d = divergence(following, noise.divergence, config, box)
+    future = q - config.value_penalty * config.beta * d
+    return batch.rewards + config.discount * (1 - batch.terminals) * future
+
+
+def critic_loss(
+    critic: Critic, batch: Batch, y: Float[Array, " batch"]
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_critic."""
+    q = values_of_pi(critic, batch.observations, batch.actions)
+    loss = squared_error(q, y)
+    return loss, {"critic/loss": loss, "critic/q": q.mean(), "critic/target": y.mean()}
+
+
+def policy_loss(
+    policy: Policy,
+    critic: Critic,
+    batch: Batch,
+    e: Float[Array, "*batch embedding"],  # of b, in each row or in all
+    noise: Noise,
+    config: Options,
+    fitted: Fitted,
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_actor of pi in s."""
+    decoded = decode(policy, batch.observations, e, fitted)
+    weight = fitted.share * config.value_weight
+    return actor_loss(decoded, critic, batch, noise, weight, config, fitted.box)
+
+
+def actor_loss(
+    decoded: Decoded,
+    critic: Critic,
+    batch: Batch,
+    noise: Noise,
+    weight: Float[Array, ""] | float,
+    config: Options,
+    box: Box,
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_actor."""
+
+    def q_of(action: Float[Array, "batch action"]) -> Float[Array, " batch"]:
+        return values_of_pi(critic, batch.observations, action).min(axis=0)
+
+    action = inside(decoded.pi.sample_with(noise.action)[0], box)
+    if config.value_scale == "none":
+        q = q_of(action)
+        value = q.mean()
+    else:
+        value, q = value_within_reach(q_of, action, decoded.b, weight, config.reach)
+    d = divergence(decoded, noise.divergence, config, box).mean()
+    return config.beta * d - value, {"actor/divergence": d, "actor/q": q.mean()}
 
 
 # Update
@@ -102,93 +298,61 @@ def fitted(given: Given, options: Options) -> Fitted:
 def update(
     state: State, batch: Batch, key: Key, config: Options, fitted: Fitted
 ) -> tuple[State, Metrics]:
-    if config.joint:
-        return lbrac_v_joint.update(state, batch, key, config, fitted)
     samples = config.samples if config.divergence == "sampled" else 0
-    many, actions = batch.actions.shape
-    noise = jax.random.normal(key, (1 + samples, 2 * many, actions))
-    return update_with(state, batch, Noise(noise[0], noise[1:]), config, fitted)
+    noise = jax.random.normal(key, (2, 1 + samples, *batch.actions.shape))
+    now, following = (Noise(rows[0], rows[1:]) for rows in noise)
+    return update_with(state, batch, now, following, config, fitted)
 
 
 def update_with(
-    state: State, batch: Batch, noise: Noise, config: Options, fitted: Fitted
+    state: State,
+    batch: Batch,
+    now: Noise,
+    following: Noise,
+    config: Options,
+    fitted: Fitted,
 ) -> tuple[State, Metrics]:
-    """`update` with its random numbers given, behaviors as they are.
+    """Algorithm 2 with its random numbers given: for s and for s'.
 
-    Policy and critics step together, each by the other as it was before: what they
-    evaluate is then the same, and done once. Targets follow.
+    In the released code's order: targets, critics, then the policy by the new critics.
     """
     batch = batch._replace(actions=inside(batch.actions, fitted.box))
     policy = state.policy.tree()
-    if config.held_to == "best":
-        e = fitted.best
-    else:
-        behaviors = behaviors_of(policy, fitted)
-        _, e, _ = vq.assign(behaviors, batch.trajectory, fitted.codes)
-    critics = state.critic.tree(), state.target.tree()
-    gradient, (of_critic, metrics) = jax.grad(policy_loss, has_aux=True)(
-        policy, *critics, batch, e, noise, config, fitted
+    e = fitted.best
+    if config.held_to == "own":
+        _, e, _ = vq.assign(fitted.behaviors, batch.trajectory, fitted.codes)
+
+    # Targets
+    target = adam.polyak(state.target, state.critic, config.target_rate)
+    then = decode(policy, batch.next_observations, e, fitted)
+    y = critic_target(target.tree(), then, batch, following, config, fitted.box)
+
+    # Critics
+    gradient, metrics = jax.grad(critic_loss, has_aux=True)(
+        state.critic.tree(), batch, y
     )
     critic, critic_adam = adam.step(
-        state.critic, of_critic, state.critic_adam, config.critic_rate
+        state.critic, gradient, state.critic_adam, config.critic_rate
+    )
+
+    # Policy
+    gradient, more = jax.grad(policy_loss, has_aux=True)(
+        policy, critic.tree(), batch, e, now, config, fitted
     )
     learning = state.policy_adam.steps >= config.warm_up
     new_policy, policy_adam = adam.step(
         state.policy, gradient, state.policy_adam, learning * config.policy_rate
     )
-    target = adam.polyak(state.target, critic, config.target_rate)
-    return State(new_policy, policy_adam, critic, critic_adam, target), metrics
+    state = State(new_policy, policy_adam, critic, critic_adam, target)
+    return state, metrics | more
 
 
 # Acting
 
 
-class Model(eqx.Module):
-    """pi, and the embeddings that it lives among."""
-
-    trunk: Trunk
-    head: Head
-    e_pi: Float[Array, " embedding"]
-    E: Float[Array, "code embedding"]
-    W: Float[Array, "trajectory embedding"]
-
-
 def model(state: State, fitted: Fitted) -> Model:
-    policy = state.policy.tree()
-    b = behaviors_of(policy, fitted)
+    policy, b = state.policy.tree(), fitted.behaviors
     return Model(policy.trunk, policy.head, policy.e_pi, b.E, b.W)
-
-
-def unpadded(model: Model, given: Given) -> Model:
-    """With no more codes and trajectories than its behavior set has, see `starts`."""
-    start: Start = given.behavior
-    own = model.E[: start.codes.sum()], model.W[: start.trajectories]
-    return eqx.tree_at(lambda m: (m.E, m.W), model, own)
-
-
-def embeddings(model: Model) -> dict[str, Any]:
-    return {name: normalize(getattr(model, name)) for name in ("W", "E", "e_pi")}
-
-
-def act(
-    model: Model, box: Box, observations: Float[Array, "row state"], keys: Keys
-) -> Float[Array, "row action"]:
-    del keys
-    outputs = model.head(model.trunk(observations), normalize(model.e_pi))
-    return vq.distribution(outputs, box).mode()
-
-
-def skeleton(options: Any) -> Model:
-    del options
-    key, rows = jax.random.key(0), jnp.zeros((1, vq.EMBEDDING))
-    head = Head.init(key, 1, vq.EMBEDDING, 1, 2)
-    return Model(Trunk.init(key, 1, 1), head, rows[0], rows, rows)
-
-
-def set_changes(options: Any) -> dict[str, Any]:
-    """Of the behavior set that is fitted first."""
-    steps = {"steps": options.behavior_steps} if options.behavior_steps else {}
-    return {"standardise": options.standardise, **steps}
 
 
 LBRAC_V = Algorithm(

@@ -8,9 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from manyhands.algos.algorithm import Given
 from manyhands.behavior import vq
 from manyhands.behavior.estimate import Behavior
 from manyhands.data.trajectories import Trajectories
+from manyhands.types import Key
 
 
 class Start(NamedTuple):
@@ -36,6 +38,16 @@ def best_behavior(returns: np.ndarray, codes: np.ndarray, k: int) -> int:
     many = np.bincount(codes, minlength=k)
     total = np.bincount(codes, worth, minlength=k)
     return int(np.argmax(np.where(many > 0, total / np.maximum(many, 1), -np.inf)))
+
+
+def first_values(key: Key, given: Given, width: int) -> vq.Values:
+    """The behaviors' Q-functions; new ones where they were fitted without."""
+    found: Start = given.behavior
+    if found.values is not None:
+        return found.values
+    inputs = given.observations + given.actions
+    critic = vq.init_critics(key, inputs, len(found.codes), width)
+    return vq.Values(critic, critic)
 
 
 def starts(behaviors: list[Behavior], data: list[Trajectories]) -> list[Start]:

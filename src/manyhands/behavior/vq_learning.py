@@ -6,8 +6,6 @@ Per transition,
     L_com = 1 - <w_m, e_z>
     L_Q   = sum_j (Q_j(s, a; h_z) - y)^2,
             y = r + gamma (1 - terminal) min_j Qbar_j(s', a'; h_z), a' ~ b(.|s'; e_z)
-
-The order of updates is that of the released code.
 """
 
 from typing import NamedTuple
@@ -132,17 +130,10 @@ def fresh(policy: Policy, state: State) -> State:
 # Losses: the actions of their batches are off the bounds already (`inside`)
 
 
-class Found(NamedTuple):
-    """The codes of a batch, found on the way."""
-
-    e: Float[Array, "batch embedding"]
-    z: Float[Array, "batch code"]
-
-
 def policy_loss(
     policy: Policy, batch: Batch, config: Config, fitted: Fitted
-) -> tuple[Float[Array, ""], tuple[Metrics, Found]]:
-    """L_rec + alpha L_com."""
+) -> tuple[Float[Array, ""], tuple[Metrics, Array, Array]]:
+    """L_rec + alpha L_com; besides metrics, e and z of the batch."""
     w, e, z = assign(policy, batch.trajectory, fitted.codes)
     features = policy.trunk(batch.observations)
     outputs = policy.head(features, jnp.stack([e, w]))  # [2, batch, 2 A]
@@ -154,7 +145,7 @@ def policy_loss(
         "behavior/log_prob_of_trajectory": by_trajectory,
         "behavior/commitment": commitment,
     }
-    return loss, (metrics, Found(e, z))
+    return loss, (metrics, e, z)
 
 
 def embedding_loss(
@@ -184,15 +175,16 @@ def critic_target(
     policy: Policy,
     target: Critic,
     batch: Batch,
-    found: Found,
+    e: Float[Array, "batch embedding"],
+    z: Float[Array, "batch code"],
     noise: Float[Array, "batch action"],
     config: Config,
     fitted: Fitted,
 ) -> Float[Array, " batch"]:
     """y of L_Q."""
-    next_action = sample(policy, batch.next_observations, found.e, noise, fitted.box)
+    next_action = sample(policy, batch.next_observations, e, noise, fitted.box)
     inputs = jnp.concatenate([batch.next_observations, next_action], axis=-1)
-    q = values_of(target, inputs, found.z).min(axis=0)
+    q = values_of(target, inputs, z).min(axis=0)
     return batch.rewards + config.discount * (1 - batch.terminals) * q
 
 
@@ -202,7 +194,6 @@ def critic_target(
 def update(
     state: State, batch: Batch, key: Key, config: Config, fitted: Fitted
 ) -> tuple[State, Metrics]:
-    """Algorithm 1: targets, then critics, then the policy."""
     noise = jax.random.normal(key, batch.actions.shape)
     return update_with(state, batch, noise, config, fitted)
 
@@ -214,30 +205,38 @@ def update_with(
     config: Config,
     fitted: Fitted,
 ) -> tuple[State, Metrics]:
-    """`update` with its random numbers given."""
+    """Algorithm 1 with its random numbers given.
+
+    In the released code's order: targets, critics, policies.
+    """
     batch = batch._replace(actions=inside(batch.actions, fitted.box))
-    policy = state.policy.tree()
+    policy, of_critic = state.policy.tree(), {}
     scale = schedule(state.policy_adam.steps, config)
-    # The policy's loss does not look at the critics, so its gradient may come first,
-    # and the codes that it finds serve both.
-    gradient, (metrics, found) = jax.grad(policy_loss, has_aux=True)(
+
+    # Codes, and along with them the policies' gradient: L_rec and L_com read no critic.
+    of_policy, (metrics, e, z) = jax.grad(policy_loss, has_aux=True)(
         policy, batch, config, fitted
     )
+
     if state.critic is not None:
         assert state.target is not None
         assert state.critic_adam is not None
+
+        # Targets
         target = adam.polyak(state.target, state.critic, config.target_rate)
-        y = critic_target(policy, target.tree(), batch, found, noise, config, fitted)
-        critic_gradient, critic_metrics = jax.grad(critic_loss, has_aux=True)(
-            state.critic.tree(), batch, *jax.lax.stop_gradient((found.z, y))
+        y = critic_target(policy, target.tree(), batch, e, z, noise, config, fitted)
+
+        # Critics
+        gradient, of_critic = jax.grad(critic_loss, has_aux=True)(
+            state.critic.tree(), batch, *jax.lax.stop_gradient((z, y))
         )
-        rate = scale * config.critic_rate
         critic, critic_adam = adam.step(
-            state.critic, critic_gradient, state.critic_adam, rate
+            state.critic, gradient, state.critic_adam, scale * config.critic_rate
         )
         state = state._replace(critic=critic, critic_adam=critic_adam, target=target)
-        metrics |= critic_metrics
-    return _step_policy(state, gradient, scale, config), metrics
+
+    # Policies
+    return _step_policy(state, of_policy, scale, config), metrics | of_critic
 
 
 def embed(

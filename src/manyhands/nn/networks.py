@@ -5,8 +5,6 @@ module whose leaves have a leading member axis, and the caller vmaps over it.
 """
 
 from collections.abc import Sequence
-from functools import partial
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,13 +14,6 @@ from jaxtyping import Array, Float, Int
 from manyhands.types import Key
 
 LAYER_NORM_EPSILON = 1e-3  # Keras' default, as in the paper's code
-
-
-class Learning(NamedTuple):
-    """Which rows gradients come from, where one pass serves several ends."""
-
-    weights: int  # for weights: the first ones, so many
-    inputs: int | None = None  # for what a layer reads: no fewer; None: all
 
 
 class Dense(eqx.Module):
@@ -38,91 +29,42 @@ class Dense(eqx.Module):
         return Dense(w, jnp.zeros(outputs))
 
     def __call__(
-        self, x: Float[Array, "*lead inputs"], learning: Learning | None = None
+        self, x: Float[Array, "*lead inputs"]
     ) -> Float[Array, "*lead outputs"]:
-        if learning is None:
-            return x @ self.w + self.b
-        return linear_layer(x, self.w, self.b, learning)
+        return x @ self.w + self.b
 
-    def relu(
-        self, x: Float[Array, "*lead inputs"], learning: Learning | None = None
-    ) -> Float[Array, "*lead outputs"]:
-        return relu_layer(x, self.w, self.b, learning)
+    def relu(self, x: Float[Array, "*lead inputs"]) -> Float[Array, "*lead outputs"]:
+        return relu_layer(x, self.w, self.b)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(3,))
+@jax.custom_vjp
 def relu_layer(
     x: Float[Array, "*lead inputs"],
     w: Float[Array, "inputs outputs"],
     b: Float[Array, " outputs"],
-    learning: Learning | None = None,
 ) -> Float[Array, "*lead outputs"]:
     """relu(x @ w + b), in few passes over the activations.
 
     The sum, written as such, is one product for XLA on a GPU, which adds a matrix: one
-    that another kernel has to fill with b. This has the same bits. Of what comes out
-    alone the gradient tells which units were active; nothing else is kept for it.
+    that another kernel has to fill with b. This has the same bits. The outputs alone
+    show which units were active; nothing else is kept for the gradient.
     """
-    del learning
     return jnp.maximum(x @ w, -b) + b
 
 
-def _relu_layer_forward(x, w, b, learning):
-    y = relu_layer(x, w, b, learning)
+def _relu_layer_forward(x, w, b):
+    y = relu_layer(x, w, b)
     return y, (x, w, y)
 
 
-def _relu_layer_backward(learning, saved, gradient):
+def _relu_layer_backward(saved, gradient):
     x, w, y = saved
-    return _layer_gradients(x, w, jnp.where(y > 0, gradient, 0.0), learning)
+    of_sum = jnp.where(y > 0, gradient, 0.0)
+    rows = of_sum.reshape(-1, of_sum.shape[-1])
+    return of_sum @ w.T, x.reshape(-1, x.shape[-1]).T @ rows, rows.sum(axis=0)
 
 
 relu_layer.defvjp(_relu_layer_forward, _relu_layer_backward)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(3,))
-def linear_layer(
-    x: Float[Array, "row inputs"],
-    w: Float[Array, "inputs outputs"],
-    b: Float[Array, " outputs"],
-    learning: Learning,
-) -> Float[Array, "row outputs"]:
-    """x @ w + b, of which some rows learn."""
-    del learning
-    return x @ w + b
-
-
-def _linear_layer_forward(x, w, b, learning):
-    return linear_layer(x, w, b, learning), (x, w)
-
-
-def _linear_layer_backward(learning, saved, gradient):
-    x, w = saved
-    return _layer_gradients(x, w, gradient, learning)
-
-
-linear_layer.defvjp(_linear_layer_forward, _linear_layer_backward)
-
-
-def _layer_gradients(x, w, g, learning):
-    """Of x, w and b, from that of x @ w + b."""
-    passed, rows = g, g.reshape(-1, g.shape[-1])
-    x_rows = x.reshape(-1, x.shape[-1])
-    if learning is not None:
-        passed = g[: learning.inputs]
-        x_rows, rows = x_rows[: learning.weights], rows[: learning.weights]
-    return (
-        _with_rest(passed @ w.T, x, learning),
-        x_rows.T @ rows,
-        rows.sum(axis=0),
-    )
-
-
-def _with_rest(gradient, x, learning):
-    """Zeros for the rows that none comes from."""
-    if learning is None or learning.inputs is None:
-        return gradient
-    return jnp.zeros_like(x).at[: learning.inputs].set(gradient)
 
 
 class MLP(eqx.Module):
@@ -176,23 +118,19 @@ class Trunk(eqx.Module):
             jnp.zeros(hidden),
         )
 
-    def __call__(
-        self, x: Float[Array, "*lead inputs"], learning: Learning | None = None
-    ) -> Float[Array, "*lead hidden"]:
-        h = self.second.relu(self.first.relu(x, learning), learning)
-        return layer_norm(h, self.scale, self.bias, learning)
+    def __call__(self, x: Float[Array, "*lead inputs"]) -> Float[Array, "*lead hidden"]:
+        h = self.second.relu(self.first.relu(x))
+        return layer_norm(h, self.scale, self.bias)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(3,))
+@jax.custom_vjp
 def layer_norm(
     h: Float[Array, "*lead hidden"],
     scale: Float[Array, " hidden"],
     bias: Float[Array, " hidden"],
-    learning: Learning | None = None,
 ) -> Float[Array, "*lead hidden"]:
     """Its gradient is written out: derived automatically it takes three times as many
     passes over the activations."""
-    del learning
     return _normal(h)[0] * scale + bias
 
 
@@ -203,27 +141,19 @@ def _normal(h):
     return (h - mean) * inverse, inverse
 
 
-def _layer_norm_forward(h, scale, bias, learning):
-    del learning
+def _layer_norm_forward(h, scale, bias):
     normal, inverse = _normal(h)
     return normal * scale + bias, (normal, inverse, scale)
 
 
-def _layer_norm_backward(learning, saved, gradient):
+def _layer_norm_backward(saved, gradient):
     normal, inverse, scale = saved
-    passing = learning.inputs if learning else None
-    g, along_with = gradient[:passing] * scale, normal[:passing]
+    g = gradient * scale
     mean = g.mean(axis=-1, keepdims=True)
-    along = (g * along_with).mean(axis=-1, keepdims=True)
-    of_h = inverse[:passing] * (g - mean - along_with * along)
-    if learning is not None:
-        gradient, normal = gradient[: learning.weights], normal[: learning.weights]
+    along = (g * normal).mean(axis=-1, keepdims=True)
+    of_h = inverse * (g - mean - normal * along)
     lead = tuple(range(gradient.ndim - 1))
-    return (
-        _with_rest(of_h, saved[0], learning),
-        (gradient * normal).sum(axis=lead),
-        gradient.sum(axis=lead),
-    )
+    return of_h, (gradient * normal).sum(axis=lead), gradient.sum(axis=lead)
 
 
 layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
@@ -254,20 +184,14 @@ class Head(eqx.Module):
         self,
         features: Float[Array, "*lead features"],
         embedding: Float[Array, "*more embedding"],
-        learning: Learning | None = None,
     ) -> Float[Array, "*most out"]:
-        """Leading axes broadcast: one encoded state, many embeddings.
-
-        Args:
-            learning: of one embedding for all states only.
-        """
+        """Leading axes broadcast: one encoded state, many embeddings."""
         shift = embedding @ self.embed
         if shift.ndim == 1:  # the same for all: another bias
-            h = Dense(self.first.w, self.first.b + shift).relu(features, learning)
+            h = Dense(self.first.w, self.first.b + shift).relu(features)
         else:
-            assert learning is None
             h = jax.nn.relu(self.first(features) + shift)
-        return self.last(h, learning)
+        return self.last(h)
 
 
 def normalize(rows: Float[Array, "*lead size"]) -> Float[Array, "*lead size"]:
