@@ -9,7 +9,6 @@ from untrained import BC, Untrained, change_the_data, keys, preset, rows_of, run
 
 from manyhands import make, save
 from manyhands.files import lock
-from manyhands.runs import Run
 from manyhands.sweep.benchmark import Outcome, benchmark
 from manyhands.sweep.continuing import look
 from manyhands.sweep.counting import Counter
@@ -113,23 +112,6 @@ def test_what_the_data_decided_is_written_down(here):
     assert decided["bc"] == {}
     assert list(decided["iql"]) == ["reward_scale"]
     assert decided["iql"]["reward_scale"] > 0
-
-
-def test_a_run_that_an_earlier_version_began_is_finished(here):
-    """It did not keep the returns of evaluations along the way."""
-    asked = preset(BC, episodes=2, evaluations=2, env="manyhands/Fork-v0")
-    (fleet,) = look(here, asked).todo
-    assert run_process(here, fleet).rows
-    place = here / "runs" / fleet.name
-    (place / "rows.json").unlink()
-    rows = Run(place).metrics()
-    Run(place).write_metrics(
-        {k: v for k, v in row.items() if k != "evaluation/returns"} for row in rows
-    )
-    again = run_process(here, fleet).rows
-    assert again
-    assert [row["curve_returns"] for row in again] == [[None, None]] * 2
-    assert all(len(row["curve"]) == 2 for row in again)
 
 
 def test_what_begins_after_the_end_ends_at_once(here):

@@ -150,8 +150,7 @@ def _row(
         "evaluations": fleet.evaluations,
         "behaviors": policy.summary["behaviors"],
         "curve": curve,
-        # A run that an earlier version began does not have them.
-        "curve_returns": [m.get("evaluation/returns") for m in along],
+        "curve_returns": [m["evaluation/returns"] for m in along],
         "codes_used": policy.summary.get("behavior", {}).get("codes_used"),
         "ari": policy.summary.get("behavior", {}).get("ari"),
         "transitions": data.transitions,
