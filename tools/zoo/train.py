@@ -6,8 +6,7 @@ What an agent sees depends on its seed and the epoch alone, so a run that was ki
 goes on as if it had not been.
 """
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,23 +15,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from manyhands import fleet
 from manyhands.agents.tasks import TASKS, task
 from manyhands.envs.processes import how_many
 from manyhands.errors import UserError
-from manyhands.interrupts import stop_politely
+from manyhands.fleet import Packed, Replicas
 from manyhands.options import choose
 from manyhands.runs import Run, environment, flatten
+from manyhands.training import loop
+from manyhands.training.loop import Chunk, Means, Progress, Row, Stage, silent
+from manyhands.types import Pytree
 from zoo import sac
 from zoo.explorer import Agent, Shape
 from zoo.explorers import Explorers, Replay
 from zoo.options import PRESETS, Options
-
-Progress = Callable[[int, dict[str, float]], None]  # updates done, what to show
-
-
-def _silent(done: int, shown: dict[str, float]) -> None:
-    """The default: nobody is watching."""
 
 
 def train(
@@ -42,7 +37,7 @@ def train(
     *,
     workers: int | None = None,
     checkpoint_seconds: float = 60.0,
-    progress: Progress = _silent,
+    progress: Progress = silent,
     **changes: Any,
 ) -> None:
     """Train an agent for every task and seed; write them to a run directory.
@@ -71,26 +66,24 @@ def train(
         },
         same=("agents", "options"),
     )
-    Training(run, options, agents, progress, checkpoint_seconds).train(workers)
+    stage = AgentStage(run, options, agents, workers)
+    loop.train(stage, run, progress, checkpoint_seconds)
+    run.write_json("summary.json", {"steps": stage.steps})
 
 
-class Training:
-    """One call of `train`."""
+class AgentStage(Stage):
+    """Agents explore in processes while the device learns from what they saw before."""
 
     def __init__(
-        self,
-        run: Run,
-        options: Options,
-        agents: list[tuple[str, int]],
-        progress: Progress,
-        checkpoint_seconds: float,
+        self, run: Run, options: Options, agents: list[tuple[str, int]], workers: int
     ):
         self.run, self.options, self.agents = run, options, agents
-        self.progress, self.checkpoint_seconds = progress, checkpoint_seconds
-        self.epoch, self.epochs = 0, -(-options.steps // options.epoch)
+        self.workers = workers
+        epochs = -(-options.steps // options.epoch)
+        self.steps = epochs * options.epoch
         self.shape = Shape(
             agents=len(agents),
-            capacity=options.first + self.epochs * options.epoch,
+            capacity=options.first + self.steps,
             # As if all tasks were there: an agent is the same whoever trains beside it.
             observations=max(t.observations for t in TASKS.values()),
             actions=max(t.actions for t in TASKS.values()),
@@ -109,6 +102,7 @@ class Training:
         self.config = jax.tree.map(
             lambda x: jnp.broadcast_to(x, (len(agents), *x.shape)), config
         )
+        self.returns: dict[str, float] = {}  # of some agents, in the last epoch
 
     def _init(self, seed) -> sac.State:
         # Apart from the keys of steps, which count from 0.
@@ -116,72 +110,52 @@ class Training:
         shape, width = self.shape, self.options.width
         return sac.init(key, shape.observations, shape.actions, width)
 
-    # The loop
-
-    def train(self, workers: int) -> None:
-        options, last = self.options, self.epochs
-        self._resume()
-        saved = time.perf_counter()
-        with stop_politely() as stopped, self._explorers(workers) as explorers:
-            if self.replay.filled == 0:
-                self._keep(0)
-                self._explore(explorers, options.first)
-                explorers.finish()
-                self.replay.take(options.first)
-            while self.epoch < last:
-                self._explore(explorers, options.epoch)
-                state, metrics = self._learn()  # the device is busy from here on
-                returns = explorers.finish()
-                self.state = jax.block_until_ready(state)
-                self.replay.take(self.replay.filled + options.epoch)
-                self.epoch += 1
-                self._log(returns, metrics)
-                done = self.epoch * options.epoch
-                if done % options.keep_every < options.epoch or self.epoch == last:
-                    self._keep(done)
-                late = time.perf_counter() - saved > self.checkpoint_seconds
-                if stopped() or late or self.epoch == last:
-                    self._checkpoint()
-                    saved = time.perf_counter()
-                if stopped() and self.epoch < last:
-                    raise KeyboardInterrupt
-        self.run.write_json("summary.json", {"steps": self.epoch * options.epoch})
-
-    def _explorers(self, workers: int) -> Explorers:
+    def __enter__(self) -> "AgentStage":
         agents = [
             Agent(number, task(name).env_id, [seed, list(TASKS).index(name)])
             for number, (name, seed) in enumerate(self.agents)
         ]
-        return Explorers(agents, self.replay, workers)
+        self.explorers = Explorers(agents, self.replay, self.workers)
+        return self
 
-    def _explore(self, explorers: Explorers, steps: int) -> None:
-        # The steps to begin with count as an epoch of their own.
-        number = 0 if self.replay.filled == 0 else self.epoch + 1
-        net = self.state.actor.tree().net
-        explorers.begin(net, self.replay.filled, steps, number)
+    def __exit__(self, *error: object) -> None:
+        self.explorers.__exit__(*error)
 
-    def _learn(self) -> tuple[sac.State, dict[str, jax.Array]]:
+    def before(self) -> list[Row]:
+        self._keep(0)
+        self._explore(0, self.options.first)
+        self.explorers.finish()
+        self.replay.take(self.options.first)
+        return []
+
+    def chunk(self, step: int) -> Chunk:
+        """An epoch, which the agents begin to explore as well."""
         replay, many = self.replay, len(self.agents)
+        # The steps to begin with count as an epoch of their own.
+        self._explore(step // self.options.epoch + 1, self.options.epoch)
         start = jnp.arange(many, dtype=jnp.int32) * self.shape.capacity
         size = jnp.full(many, replay.filled, jnp.int32)
-        return fleet.advance(
+        return Chunk(
             sac.update,
-            self.state,
-            fleet.Replicas(self.seeds, start, size, self.config, self.fitted),
-            fleet.Packed(replay.rows, self.shape.observations, self.shape.actions),
-            first_step=self.epoch * self.options.epoch,
-            steps=self.options.epoch,
-            batch_size=self.options.batch_size,
+            Replicas(self.seeds, start, size, self.config, self.fitted),
+            Packed(replay.rows, self.shape.observations, self.shape.actions),
+            self.options.epoch,
+            self.options.batch_size,
         )
 
-    # What is kept
+    def _explore(self, epoch: int, steps: int) -> None:
+        net = self.state.actor.tree().net
+        self.explorers.begin(net, self.replay.filled, steps, epoch)
 
-    def _log(self, returns: list[list[float]], metrics: dict[str, jax.Array]) -> None:
-        done = self.epoch * self.options.epoch
+    def between(self, step: int, metrics: Means) -> list[Row]:
+        returns = self.explorers.finish()
+        self.replay.take(self.replay.filled + self.options.epoch)
+        if step % self.options.keep_every < self.options.epoch or step == self.steps:
+            self._keep(step)
         values = {name: np.asarray(value) for name, value in metrics.items()}
         rows = [
             {
-                "step": done,
+                "step": step,
                 "replica": r,
                 "task": name,
                 "seed": seed,
@@ -191,31 +165,27 @@ class Training:
             }
             for r, ((name, seed), ended) in enumerate(zip(self.agents, returns))
         ]
-        self.run.append_metrics(rows)
-        shown = {
+        self.returns = {
             f"{row['task']}-{row['seed']}": row["return"]
             for row in rows[:: max(1, len(rows) // 3)]
             if row["return"] is not None
         }
-        self.progress(done, shown)
+        return rows
+
+    def shown(self) -> dict[str, float]:
+        return self.returns
+
+    def memory(self) -> tuple[Pytree, dict[str, Any]]:
+        self.replay.flush()
+        return (), {"filled": self.replay.filled}
+
+    def restore(self, memory: Pytree, notes: dict[str, Any]) -> None:
+        self.replay.restore(notes["filled"])
 
     def _keep(self, step: int) -> None:
         nets = flatten(self.state.actor.tree().net)
         small = {name: array.astype(np.float16) for name, array in nets.items()}
         self.run.write_arrays(policies_at(step), small)
-
-    def _checkpoint(self) -> None:
-        self.replay.flush()
-        about = {"epoch": self.epoch, "filled": self.replay.filled}
-        self.run.write_checkpoint(self.state, about)
-
-    def _resume(self) -> None:
-        found = self.run.read_checkpoint(lambda _: self.state)
-        if found:
-            self.state, about = found
-            self.epoch = about["epoch"]
-            self.replay.restore(about["filled"])
-        self.run.rewind_metrics(self.epoch * self.options.epoch)
 
 
 def policies_at(step: int) -> str:
