@@ -236,6 +236,7 @@ def _behaviors(
     )
     data = sets[0] if request.single else sets
     if need.learner in METHODS:
+        how["steps"] = request.behavior_options.steps
         ks = request.ks if request.learner.fits_behavior_set else None
         found = fit(data, need.learner, k=ks, **how)
     else:
