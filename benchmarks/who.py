@@ -1,9 +1,9 @@
 """Who made which trajectory: agreement with the true sources on a folder of archives.
 
 Every NPZ file of the folder needs `source`; `group`, `context_columns` and
-`discrete_actions` are used where a file has them. K is given. Prints a table in markdown
-(adjusted Rand index, least to most over seeds, beside K-means on plain statistics) and
-writes it with a JSON file beside it.
+`discrete_actions` are used where a file has them. K is given. Prints a table (adjusted
+Rand index, least to most over seeds, beside K-means on plain statistics) and writes it
+in markdown and JSON.
 
 Usage: python benchmarks/who.py FOLDER [--seeds 0 1 2] [--only WORD] [--groups]
            [--without PART ...] [--out results/who]

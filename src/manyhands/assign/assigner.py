@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.cluster import KMeans
 
 from manyhands.assign import hidden_contexts, linking, step_graph, store
+from manyhands.assign.clustering import kmeans, polish
 from manyhands.assign.features import fit_features
 from manyhands.assign.inputs import Inputs, Scaling
 from manyhands.assign.rules import (
@@ -37,7 +37,14 @@ MOST_FITTED = 3_000  # trajectories; of more a random part is fitted, the rest a
 ENOUGH_INSIDE_KINDS = 0.9
 ENOUGH_TRANSFER = 5.0
 STARTS = 20
-PARTS = ("graph", "alike", "link", "hidden", *VIEWS)  # what `without` can leave out
+PARTS = (
+    "graph",
+    "alike",
+    "link",
+    "hidden",
+    "polish",
+    *VIEWS,
+)  # what `without` can leave out
 
 
 @dataclass(frozen=True)
@@ -128,7 +135,8 @@ def _fit(inputs: Inputs, k: int, seed: int, without: frozenset[str]) -> Assignme
     if inputs.group is None and "link" not in without:
         if inputs.context is not None:
             return _by_linking(inputs, k, seed, views, evidence, None)
-        if "hidden" not in without and len(inputs) >= 4 * k:
+        moving = inputs.observations.shape[1] > 0 and len(inputs) >= 4 * k
+        if "hidden" not in without and moving:
             rng = np.random.default_rng([seed, 1])
             kinds = hidden_contexts.find(inputs, k, rng)
             evidence["inside_share_of_paths"] = kinds.share
@@ -138,7 +146,7 @@ def _fit(inputs: Inputs, k: int, seed: int, without: frozenset[str]) -> Assignme
                 if linked.evidence["transfer"] >= ENOUGH_TRANSFER:
                     return linked
                 evidence["transfer"] = linked.evidence["transfer"]
-    return _by_features(inputs, k, seed, views, evidence)
+    return _by_features(inputs, k, seed, views, evidence, without)
 
 
 # --- Three assigners ---
@@ -159,16 +167,16 @@ def _by_votes(inputs, graph, labels, k, evidence) -> Assignment:
     return _assignment(inputs, codes, distances, rows, rule, heat, why, evidence)
 
 
-def _by_features(inputs, k, seed, views, evidence) -> Assignment:
+def _by_features(inputs, k, seed, views, evidence, without) -> Assignment:
     features, found = fit_features(inputs, k, seed, views)
-    search = KMeans(k, n_init=STARTS, random_state=seed)
     if inputs.group is None:
-        codes = search.fit(found.whole).labels_
+        codes = kmeans(found.whole, k, seed, STARTS)
+        if "polish" not in without:
+            codes = polish(found.whole, codes, k)
     else:
         first = np.unique(inputs.group, return_index=True)[1]
         size = np.bincount(inputs.group)
-        labels = search.fit(found.whole[first], sample_weight=size).labels_
-        codes = labels[inputs.group]
+        codes = kmeans(found.whole[first], k, seed, STARTS, size)[inputs.group]
     rule = CenterRule(features, context_means(found.whole, codes))
     heat = halves_temperature([rule.distances(half) for half in found.halves], codes)
     distances = rule.distances(found.whole)
@@ -182,27 +190,25 @@ def _by_features(inputs, k, seed, views, evidence) -> Assignment:
 
 def _by_linking(inputs, k, seed, views, evidence, kinds) -> Assignment:
     features, found = fit_features(inputs, k, seed, views)
-    rng = np.random.default_rng([seed, 2])
     context = inputs.context
-    rows = found.whole - context_means(found.whole, context)[context]
-    cells = linking.divide(rows, context, k, rng)
-    cells = replace(cells, means=context_means(found.whole, cells.of))
-    of_cells, _ = linking.link(cells, k, rng)
-    codes = _every_code(of_cells[cells.of], k)
+    codes, cells = linking.find_hands(found.whole, context, k, seed)
+    rng = np.random.default_rng([seed, 2])
     evidence = {
         **evidence,
         "contexts": int(context.max()) + 1,
         "clusters": len(cells.sizes),
         "transfer": linking.transfer(cells, k, rng),
     }
+    # What a hand does in a context, for new trajectories.
+    pairs, cell = np.unique(context * k + codes, return_inverse=True)
     rule = CellRule(
         features=features,
         kinds=kinds,
         centers=context_means(found.whole, codes),
-        cell_means=cells.means,
-        cell_sizes=cells.sizes,
-        cell_contexts=cells.context,
-        cell_codes=of_cells,
+        cell_means=context_means(found.whole, cell),
+        cell_sizes=np.bincount(cell),
+        cell_contexts=pairs // k,
+        cell_codes=pairs % k,
     )
     heat = halves_temperature(
         [rule.distances(half, context) for half in found.halves], codes
@@ -260,14 +266,6 @@ def _one_hand(inputs: Inputs) -> Assignment:
     rule = OneRule()
     why = "One hand was asked for."
     return _assignment(inputs, codes, rows[:, :1], rows, rule, 1.0, why, {})
-
-
-def _every_code(codes: np.ndarray, k: int) -> np.ndarray:
-    """Give a trajectory of the largest code to each code that has none."""
-    codes = codes.copy()
-    for code in np.setdiff1d(np.arange(k), codes):
-        codes[np.flatnonzero(codes == np.bincount(codes).argmax())[0]] = code
-    return codes
 
 
 def _some(inputs: Inputs, rng: np.random.Generator) -> np.ndarray | None:

@@ -6,6 +6,7 @@ Context columns leave the observations and become one label per trajectory.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -99,7 +100,7 @@ class Inputs:
         """The same trajectories in order, in parts of about so many steps."""
         marks = np.searchsorted(self.offsets, np.arange(0, self.offsets[-1], most))
         marks = np.unique(np.append(marks, len(self)))
-        for start, stop in zip(marks[:-1], marks[1:]):
+        for start, stop in pairwise(marks):
             yield self.take(np.arange(start, stop))
 
 

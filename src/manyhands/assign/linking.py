@@ -13,12 +13,15 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse import coo_array, csr_array
 from sklearn.neighbors import NearestNeighbors
 
+from manyhands.assign.clustering import kmeans
 from manyhands.assign.modularity import Graph, louvain
 from manyhands.assign.whiten import context_means
 
 NEIGHBORS = 3
-STARTS = 50
+RUNS = 8  # divisions of the contexts, each linked by itself
+STARTS = 8  # of one linking
 ROUNDS = 30
+FINAL_STARTS = 10
 NULLS = 20
 NULL_STARTS = 5
 MOST_AXES = 40  # principal axes of the cells that the test turns
@@ -34,6 +37,23 @@ class Cells:
     sizes: np.ndarray  # [n]
 
 
+def find_hands(
+    rows: np.ndarray, context: np.ndarray, k: int, seed: int
+) -> tuple[np.ndarray, Cells]:
+    """Codes [M] on which several runs agree, and the small clusters of the last run.
+
+    Each run divides the contexts anew (Louvain's method depends on the order of nodes)
+    and links. Trajectories are then clustered by the codes they had in all runs.
+    """
+    rng = np.random.default_rng(seed)
+    codes = []
+    for _ in range(RUNS):
+        cells = divide(rows, context, k, rng)
+        codes.append(link(cells, k, rng)[0][cells.of])
+    member = np.concatenate([np.eye(k)[code] for code in codes], axis=1)
+    return kmeans(member, k, seed, FINAL_STARTS), cells
+
+
 def divide(
     rows: np.ndarray, context: np.ndarray, k: int, rng: np.random.Generator
 ) -> Cells:
@@ -42,20 +62,21 @@ def divide(
     By Louvain's method on the graph of three nearest neighbors. In a context of fewer
     than 2 k trajectories each is its own cluster.
     """
+    centered = rows - context_means(rows, context)[context]
     of = np.full(len(rows), -1)
     contexts = []
-    for c in range(context.max() + 1):
+    for c in np.unique(context):
         inside = np.flatnonzero(context == c)
         labels = np.arange(len(inside))
         if len(inside) >= 2 * k:
-            labels = louvain(neighbor_graph(rows[inside], NEIGHBORS), rng)
+            labels = louvain(neighbor_graph(centered[inside], NEIGHBORS), rng)
         of[inside] = len(contexts) + labels
         contexts += [c] * (labels.max() + 1)
     return Cells(of, np.array(contexts), context_means(rows, of), np.bincount(of))
 
 
 def neighbor_graph(rows: np.ndarray, neighbors: int) -> Graph:
-    """Weights exp(-d^2 / (s_i s_j)) of nearest neighbors, s the distance to the last."""
+    """Nearest neighbors, weights exp(-d^2 / (s_i s_j)), s the last one's distance."""
     neighbors = min(neighbors, len(rows) - 1)
     search = NearestNeighbors(n_neighbors=neighbors).fit(rows)
     distance, near = search.kneighbors()
@@ -97,7 +118,7 @@ def link(
 
 
 def assign_apart(cost: np.ndarray, members: list[np.ndarray]) -> np.ndarray:
-    """Codes of least total cost [n, k] so that no code repeats within a list of members.
+    """Codes of least total cost [n, k]; no code repeats within a list of members.
 
     Of a list longer than k, each code may take up to ceil(length / k) members.
     """

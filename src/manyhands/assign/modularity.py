@@ -89,7 +89,7 @@ def single_moves(
 
 
 def louvain(graph: Graph, rng: np.random.Generator) -> np.ndarray:
-    """Clusters by Louvain's method (Blondel and others, 2008); their number is found."""
+    """As many clusters as there are, by Louvain's method (Blondel and others, 2008)."""
     labels = np.arange(len(graph))
     while True:
         start = np.arange(len(graph))

@@ -18,7 +18,9 @@ from manyhands.assign.inputs import Inputs
 from manyhands.assign.step_graph import Cloud, voted_for
 from manyhands.assign.whiten import context_means
 
-FIRM = 8.0  # a small cluster of so many trajectories counts half by its own mean
+FIRM = (
+    8.0  # trajectories of a code in a context whose mean counts as much as the center
+)
 
 
 class Rule(Protocol):
@@ -83,10 +85,10 @@ class CenterRule:
 
 @dataclass(frozen=True)
 class CellRule:
-    """The nearest small cluster of the trajectory's context, drawn to its code's mean.
+    """The nearest code, by what each code does in the trajectory's own context.
 
-    A cell of n trajectories stands at (n mean + 8 center) / (n + 8). Codes without a
-    cell in the context, and unknown contexts, are measured from the code's center.
+    A code with n trajectories in a context is expected at (n mean + 8 center) / (n + 8)
+    there, and at its center in contexts where it has none and in unknown contexts.
     """
 
     features: FeatureMap
@@ -108,13 +110,9 @@ class CellRule:
         weight = self.cell_sizes[:, None] / (self.cell_sizes[:, None] + FIRM)
         means = weight * self.cell_means + (1 - weight) * self.centers[self.cell_codes]
         result = squared_distances(rows, self.centers)
-        for c in np.unique(self.cell_contexts):
+        for c, code, mean in zip(self.cell_contexts, self.cell_codes, means):
             inside = np.flatnonzero(context == c)
-            for code in range(len(self.centers)):
-                own = (self.cell_contexts == c) & (self.cell_codes == code)
-                if own.any() and len(inside):
-                    far = squared_distances(rows[inside], means[own])
-                    result[inside, code] = far.min(1)
+            result[inside, code] = squared_distances(rows[inside], mean[None])[:, 0]
         return result
 
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse import coo_array, csr_array
-from sklearn.cluster import KMeans
 from sklearn.neighbors import NearestNeighbors
 
+from manyhands.assign.clustering import every_code, kmeans
 from manyhands.assign.inputs import Inputs
 from manyhands.assign.modularity import Graph, anneal, single_moves
 from manyhands.assign.whiten import length_one
@@ -167,9 +167,9 @@ def cut_at_once(votes: Graph, k: int, seed: int) -> np.ndarray:
     found = []
     for m, power in _at_once(k):
         rows = length_one(vectors[:, :m] * np.abs(values[:m]) ** power)
-        found.append(_kmeans(rows, k, seed, 5))
+        found.append(kmeans(rows, k, seed, 5))
     best = max(found, key=votes.quality)
-    return single_moves(votes, _filled(best, k), np.random.default_rng(seed))
+    return single_moves(votes, every_code(best, k), np.random.default_rng(seed))
 
 
 def cut(votes: Graph, graph: Graph, k: int, seed: int, first: np.ndarray) -> np.ndarray:
@@ -184,29 +184,16 @@ def cut(votes: Graph, graph: Graph, k: int, seed: int, first: np.ndarray) -> np.
     found = [first]
     for m in small:
         for again in range(2):
-            fine = _kmeans(length_one(vectors[:, :m]), m, seed + 1000 * again, 1)
+            fine = kmeans(length_one(vectors[:, :m]), m, seed + 1000 * again, 1)
             found.append(anneal(graph.joined(fine), k, rng)[fine])
     best = max(found, key=graph.quality)
-    return single_moves(graph, _filled(best, k), rng)
+    return single_moves(graph, every_code(best, k), rng)
 
 
 def _at_once(k: int) -> list[tuple[int, float]]:
     """Numbers of eigenvectors, and powers of the eigenvalues that weigh them."""
     plain = [(max(1, m), 0.0) for m in (k - 1, k, 3 * k // 2, 2 * k, 3 * k)]
     return [*plain, (4 * k, 8.0), (4 * k, 16.0)]
-
-
-def _kmeans(rows: np.ndarray, k: int, seed: int, starts: int) -> np.ndarray:
-    return KMeans(k, n_init=starts, random_state=seed).fit(rows).labels_
-
-
-def _filled(labels: np.ndarray, k: int) -> np.ndarray:
-    """Give every code a node: one of the largest code where a code has none."""
-    labels = labels.copy()
-    for code in range(k):
-        if not (labels == code).any():
-            labels[np.flatnonzero(labels == np.bincount(labels).argmax())[0]] = code
-    return labels
 
 
 def voted_for(

@@ -37,7 +37,7 @@ VERSION = 1
 
 
 def flatten(value: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Named arrays, and a JSON-able description in which {"array": name} stands for one."""
+    """Named arrays, and JSON in which {"array": name} stands for one of them."""
     arrays: dict[str, np.ndarray] = {}
 
     def describe(part: Any, name: str) -> Any:
@@ -46,7 +46,7 @@ def flatten(value: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             return {"array": name}
         if is_dataclass(part):
             inside = {field.name: getattr(part, field.name) for field in fields(part)}
-            return {"class": type(part).__name__, **{"fields": nested(inside, name)}}
+            return {"class": type(part).__name__, "fields": nested(inside, name)}
         if isinstance(part, dict):
             return {"dict": nested(part, name)}
         if isinstance(part, np.generic):

@@ -20,7 +20,7 @@ from manyhands.assign import kinematics
 from manyhands.assign.inputs import Inputs
 from manyhands.assign.pooled import Policy, fit_policy
 
-FREQUENCIES = 300
+FREQUENCIES = 600
 Parts = dict[str, np.ndarray]
 
 
@@ -87,7 +87,7 @@ def exceedances(values: np.ndarray, levels: np.ndarray) -> np.ndarray:
 
 
 def products(x: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
-    """Products of all columns of x with those of y; of x with itself, each pair once."""
+    """Products of columns of x with those of y; of x with itself, each pair once."""
     if y is not None:
         return (x[:, :, None] * y[:, None, :]).reshape(len(x), -1)
     i, j = np.triu_indices(x.shape[1])

@@ -150,5 +150,7 @@ def _principal_axes(rows: np.ndarray, most: int) -> np.ndarray:
     if n < f:
         values, vectors = eigh(rows @ rows.T, subset_by_index=[n - most, n - 1])
         kept = values > 1e-6 * values[-1]
+        kept[-1] = True  # of rows that are all equal, too
+        values = np.maximum(values, 1e-12)
         return rows.T @ (vectors[:, kept] / np.sqrt(values[kept]))
     return eigh(rows.T @ rows, subset_by_index=[f - most, f - 1])[1]
