@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 
 import numpy as np
-from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score
 
 from manyhands.assign import Inputs, fit_who, prepare
+from manyhands.assign.clustering import kmeans
 
 
 def read(path: Path, groups: bool) -> tuple[Inputs, np.ndarray, np.ndarray | None]:
@@ -74,16 +74,17 @@ def measure(path: Path, options: argparse.Namespace) -> dict:
     inputs, source, group = read(path, options.groups)
     k = len(np.unique(source))
     row = {"set": path.stem, "k": k, "trajectories": len(inputs), "ours": []}
-    used, started = 0.0, time.process_time()
-    for seed in options.seeds:
-        found = fit_who(inputs, k, seed, without=options.without)
+    started = time.process_time()
+    fits = [fit_who(inputs, k, s, without=options.without) for s in options.seeds]
+    for found in fits:
         row["ours"].append(round(agreement(source, found.codes, group), 3))
     used = (time.process_time() - started) / len(options.seeds)
+    found = fits[-1]
     row |= {"how": found.how, "evidence": found.evidence, "seconds": round(used, 2)}
     if options.groups:
         row["over_trajectories"] = round(agreement(source, found.codes, None), 3)
     table = statistics(inputs)
-    plain = KMeans(k, n_init=10, random_state=0).fit(table).labels_
+    plain = kmeans(table, k, 0, 10)
     row["kmeans"] = round(agreement(source, plain, None), 3)
     print(line(row), flush=True)
     return row

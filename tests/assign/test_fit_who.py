@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from hands import crossed_hands, linear_hands
 from sklearn.metrics import adjusted_rand_score
 
 import manyhands as mh
@@ -9,7 +10,6 @@ from manyhands.assign import Assignment, fit_who, prepare
 from manyhands.assign.assigner import PARTS
 from manyhands.assign.inputs import Inputs
 from manyhands.errors import UserError
-from tests.assign.problems import crossed_hands, linear_hands
 
 
 def linear(**options) -> tuple[Inputs, np.ndarray]:
@@ -191,7 +191,7 @@ def test_one_trajectory_has_one_hand():
 
 
 def test_as_many_hands_as_trajectories():
-    inputs, source = linear(each=2)
+    inputs, _ = linear(each=2)
     assert sorted(fit_who(inputs, 6).codes) == list(range(6))
     with pytest.raises(UserError, match="between 1 and the number of trajectories, 6"):
         fit_who(inputs, 7)

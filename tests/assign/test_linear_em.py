@@ -1,12 +1,12 @@
 """The mixture of linear policies: exact densities, and EM that climbs."""
 
 import numpy as np
+from hands import linear_hands
 from scipy.stats import multivariate_normal
 from sklearn.metrics import adjusted_rand_score
 
 from manyhands.assign.inputs import prepare
 from manyhands.assign.linear_em import fit_linear, maximize, sums_of
-from tests.assign.problems import linear_hands
 
 
 def test_log_likelihood_is_the_sum_of_normal_densities():

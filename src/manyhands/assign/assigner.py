@@ -3,7 +3,7 @@
 1. No context declared, and at least .9 of the votes of neighboring steps lie inside k
    parts: the step graph answers.
 2. Contexts declared, or found in the paths (.9 of the edges between like paths lie
-   inside kinds of movement, and linking beats chance by 5 deviations): small clusters
+   inside kinds of movement, and linking beats chance by 3 deviations): small clusters
    inside contexts are linked.
 3. Otherwise, and with groups: K-means of whitened feature vectors.
 """
@@ -35,7 +35,7 @@ from manyhands.errors import UserError, check_seed
 
 MOST_FITTED = 3_000  # trajectories; of more a random part is fitted, the rest assigned
 ENOUGH_INSIDE_KINDS = 0.9
-ENOUGH_TRANSFER = 5.0
+ENOUGH_TRANSFER = 3.0
 STARTS = 20
 PARTS = (
     "graph",

@@ -1,6 +1,7 @@
 """Clusters of vectors: K-means that fills every code, and a polish of its answer."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh
@@ -18,8 +19,9 @@ def kmeans(
     with warnings.catch_warnings():
         # Fewer distinct rows than k: some codes stay empty, and are filled below.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        search = KMeans(k, n_init=starts, random_state=seed)
-        return every_code(search.fit(rows, sample_weight=sizes).labels_, k)
+        search: Any = KMeans(k, random_state=seed)
+        search.set_params(n_init=starts).fit(rows, sample_weight=sizes)
+    return every_code(search.labels_, k)
 
 
 def every_code(labels: np.ndarray, k: int) -> np.ndarray:

@@ -29,7 +29,7 @@ class FeatureMap:
 
 @dataclass(frozen=True)
 class Vectors:
-    """Vectors [M, d] of whole trajectories and of their halves."""
+    """Vectors [M, d] of whole trajectories, and of blocks 1, 3 and 2, 4 of them."""
 
     whole: np.ndarray
     halves: tuple[np.ndarray, np.ndarray]
@@ -65,13 +65,13 @@ def vectors(inputs: Inputs, features: FeatureMap) -> Vectors:
 
 
 def _parts_of(blocks: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
-    """Mean features of the whole, of the first half, of the second half: [M, F] each.
+    """Mean features of the whole, of blocks 1 and 3, of blocks 2 and 4: [M, F] each.
 
     A half without steps (of a trajectory of one step) is the whole.
     """
     whole = whole_means(blocks, counts)
     halves = []
-    for some in (slice(0, 2), slice(2, 4)):
+    for some in (slice(0, None, 2), slice(1, None, 2)):
         empty = counts[:, some].sum(1) == 0
         count = np.where(empty[:, None], 1, counts[:, some])
         half = whole_means(blocks[:, some], count)

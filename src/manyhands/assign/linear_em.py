@@ -129,17 +129,17 @@ def fit_linear(
 
 def _climb(sums: Sums, resp: np.ndarray) -> tuple[LinearMixture, np.ndarray, float]:
     """Rounds of EM until the log-likelihood rises by less than 1e-6 of itself."""
-    last = -np.inf
+    last, mixture = -np.inf, maximize(sums, resp)
     for _ in range(ROUNDS):
         mixture = maximize(sums, resp)
         joint = mixture.log_likelihood(sums) + np.log(mixture.shares)
-        evidence = logsumexp(joint, axis=1)
+        evidence = np.asarray(logsumexp(joint, axis=1))
         resp = np.exp(joint - evidence[:, None])
         value = float(evidence.sum())
         if value - last < 1e-6 * abs(value):
-            break
+            return mixture, resp, value
         last = value
-    return mixture, resp, value
+    return mixture, resp, last
 
 
 def _phi(inputs: Inputs) -> np.ndarray:

@@ -23,7 +23,7 @@ STARTS = 8  # of one linking
 ROUNDS = 30
 FINAL_STARTS = 10
 NULLS = 20
-NULL_STARTS = 5
+NULL_STARTS = 8
 MOST_AXES = 40  # principal axes of the cells that the test turns
 
 
@@ -46,12 +46,10 @@ def find_hands(
     and links. Trajectories are then clustered by the codes they had in all runs.
     """
     rng = np.random.default_rng(seed)
-    codes = []
-    for _ in range(RUNS):
-        cells = divide(rows, context, k, rng)
-        codes.append(link(cells, k, rng)[0][cells.of])
+    divided = [divide(rows, context, k, rng) for _ in range(RUNS)]
+    codes = [link(cells, k, rng)[0][cells.of] for cells in divided]
     member = np.concatenate([np.eye(k)[code] for code in codes], axis=1)
-    return kmeans(member, k, seed, FINAL_STARTS), cells
+    return kmeans(member, k, seed, FINAL_STARTS), divided[-1]
 
 
 def divide(
@@ -101,20 +99,27 @@ def link(
     members = [np.flatnonzero(cells.context == c) for c in np.unique(cells.context)]
     square = (cells.means**2).sum(1)
     for _ in range(starts):
-        centers, codes = cells.means[_start(cells, members, k, rng)], None
-        for _ in range(ROUNDS):
-            distance = square[:, None] - 2 * cells.means @ centers.T
-            distance += (centers**2).sum(1)
-            cost = cells.sizes[:, None] * distance
-            new = assign_apart(cost, members)
-            if codes is not None and np.array_equal(new, codes):
-                break
-            codes = new
-            centers = centers_of(cells, codes, centers)
-        objective = float(cost[np.arange(len(new)), new].sum())
+        centers = cells.means[_start(cells, members, k, rng)]
+        codes, objective = _settle(cells, members, centers, square)
         if objective < least:
-            best, least = new, objective
+            best, least = codes, objective
     return best, least
+
+
+def _settle(cells, members, centers, square) -> tuple[np.ndarray, float]:
+    """Rounds of assigning and averaging until no cell moves."""
+    codes, objective = np.full(len(cells.sizes), -1), np.inf
+    for _ in range(ROUNDS):
+        distance = square[:, None] - 2 * cells.means @ centers.T
+        distance += (centers**2).sum(1)
+        cost = cells.sizes[:, None] * distance
+        new = assign_apart(cost, members)
+        objective = float(cost[np.arange(len(new)), new].sum())
+        if np.array_equal(new, codes):
+            break
+        codes = new
+        centers = centers_of(cells, codes, centers)
+    return codes, objective
 
 
 def assign_apart(cost: np.ndarray, members: list[np.ndarray]) -> np.ndarray:

@@ -7,6 +7,7 @@ Q = sum over clusters of (weight inside - r (share of all degrees)^2).
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -55,7 +56,8 @@ def single_moves(
     may_empty: bool = False,
 ) -> np.ndarray:
     """Move one node at a time to the neighboring cluster that raises Q most."""
-    start, columns = graph.weights.indptr.tolist(), graph.weights.indices.tolist()
+    weights: Any = graph.weights
+    start, columns = weights.indptr.tolist(), weights.indices.tolist()
     values, degrees = graph.weights.data.tolist(), graph.degree.tolist()
     code = labels.tolist()
     size = np.bincount(labels).tolist()

@@ -6,7 +6,7 @@ softmax(-distance / temperature).
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -106,10 +106,12 @@ class CellRule:
         rows = vectors(inputs, self.features).whole
         return self.distances(rows, inputs.context), rows
 
-    def distances(self, rows: np.ndarray, context: np.ndarray) -> np.ndarray:
+    def distances(self, rows: np.ndarray, context: np.ndarray | None) -> np.ndarray:
         weight = self.cell_sizes[:, None] / (self.cell_sizes[:, None] + FIRM)
         means = weight * self.cell_means + (1 - weight) * self.centers[self.cell_codes]
         result = squared_distances(rows, self.centers)
+        if context is None:
+            return result
         for c, code, mean in zip(self.cell_contexts, self.cell_codes, means):
             inside = np.flatnonzero(context == c)
             result[inside, code] = squared_distances(rows[inside], mean[None])[:, 0]
@@ -135,7 +137,8 @@ def temperature(distances: np.ndarray, codes: np.ndarray) -> float:
 
     scale = max(float(distances.std()), 1e-6)
     bounds = (np.log(scale * 1e-2), np.log(scale * 1e2))
-    return float(np.exp(minimize_scalar(surprise, bounds=bounds, method="bounded").x))
+    found: Any = minimize_scalar(surprise, bounds=bounds, method="bounded")
+    return float(np.exp(found.x))
 
 
 def responsibilities(
@@ -152,5 +155,5 @@ def responsibilities(
 
 
 def halves_temperature(halves: list[np.ndarray], codes: np.ndarray) -> float:
-    """The temperature from distances of the first and of the second halves."""
+    """The temperature from distances of the two halves of each trajectory."""
     return temperature(np.concatenate(halves), np.concatenate([codes, codes]))

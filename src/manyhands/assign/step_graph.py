@@ -114,7 +114,10 @@ def act_alike(inputs: Inputs, graph: StepGraph) -> tuple[Graph, Graph]:
     actions = inputs.actions[rows]
     apart = np.linalg.norm(actions[near] - actions[:, None], axis=2)
     alike = np.take_along_axis(near, np.argsort(apart, axis=1)[:, :NEIGHBORS], axis=1)
-    return tuple(_vote_graph(inputs, owner, owner[of]) for of in (alike, near))
+    return (
+        _vote_graph(inputs, owner, owner[alike]),
+        _vote_graph(inputs, owner, owner[near]),
+    )
 
 
 def _vote_graph(inputs: Inputs, owner: np.ndarray, near: np.ndarray) -> Graph:

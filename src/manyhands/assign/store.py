@@ -86,7 +86,8 @@ def write(value: Any, path: Path) -> None:
     if "about" in arrays:
         raise AssertionError("an array is named like the description")
     with atomic_file(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, about=np.array(json.dumps(about)), **arrays)
+        named: dict[str, Any] = {**arrays, "about": np.array(json.dumps(about))}
+        np.savez_compressed(file, **named)
 
 
 def read(cls: type[T], path: Path) -> T:
