@@ -9,7 +9,7 @@ ROOT = Path(manyhands.__file__).parent
 # Lowest first; a module may import from its own layer and from those before it.
 LAYERS = [
     {"version", "errors", "files", "hyper", "interrupts", "types", "wording"},
-    {"data", "nn"},
+    {"assign", "data", "nn"},
     {"envs", "fleet", "runs"},
     {"behavior", "dynamics", "zoo"},
     {"algos", "datasets"},
