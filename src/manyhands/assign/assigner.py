@@ -112,7 +112,7 @@ def fit_who(
     rng = np.random.default_rng(seed)
     if k == 1:
         return _one_hand(inputs)
-    fitted = _some(inputs, rng)
+    fitted = _some(inputs, k, rng)
     part = inputs if fitted is None else inputs.take(fitted)
     found = _fit(part, k, seed, frozenset(without))
     if fitted is None:
@@ -268,11 +268,12 @@ def _one_hand(inputs: Inputs) -> Assignment:
     return _assignment(inputs, codes, rows[:, :1], rows, rule, 1.0, why, {})
 
 
-def _some(inputs: Inputs, rng: np.random.Generator) -> np.ndarray | None:
+def _some(inputs: Inputs, k: int, rng: np.random.Generator) -> np.ndarray | None:
     """Numbers of the trajectories to fit, None for all."""
-    if len(inputs) <= MOST_FITTED:
+    most = max(MOST_FITTED, 4 * k)
+    if len(inputs) <= most:
         return None
-    return np.sort(rng.choice(len(inputs), MOST_FITTED, replace=False))
+    return np.sort(rng.choice(len(inputs), most, replace=False))
 
 
 def _extended(found: Assignment, inputs: Inputs, fitted: np.ndarray) -> Assignment:
