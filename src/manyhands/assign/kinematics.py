@@ -1,4 +1,4 @@
-"""Kinematics of motion in two or three dimensions: speed, turning, and their rhythm.
+"""Kinematics of motion in a plane: speed, turning, and their rhythm.
 
 For continuous actions that are movements (of a pen, a hand, a mouse): how fast, how
 sharply turning, how speed and turning go together, and how often speed has extremes.
@@ -15,18 +15,15 @@ CHANGE_LEVELS = (0.02, 0.1, 0.25, 0.75, 0.9, 0.98)
 
 
 def applies(inputs: Inputs) -> bool:
-    return not inputs.discrete and inputs.actions.shape[1] in (2, 3)
+    return not inputs.discrete and inputs.actions.shape[1] == 2
 
 
 def _motion(inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
-    """Log speed [N] and turning angle [N], signed in two dimensions."""
+    """Log speed [N] and signed turning angle [N]."""
     a = inputs.actions
     last = inputs.lag(a, 1)
     along = (a * last).sum(1)
-    if a.shape[1] == 2:
-        across = last[:, 0] * a[:, 1] - last[:, 1] * a[:, 0]
-    else:
-        across = np.linalg.norm(np.cross(last, a), axis=1)
+    across = last[:, 0] * a[:, 1] - last[:, 1] * a[:, 0]
     return np.log(np.linalg.norm(a, axis=1) + 0.05), np.arctan2(across, along)
 
 

@@ -182,10 +182,11 @@ def _from_signs(signs: dict[str, dict[int, float]]) -> Number:
         "strength": largest("strength", PREDICTED),
         "starts": largest("starts", STABLE_STARTS),
     }
-    if "graph" in signs:
-        graph = largest("graph", GRAPH_LEAST)
-        if graph > 1:
-            numbers["graph"] = graph
+    graph = largest("graph", GRAPH_LEAST) if "graph" in signs else 1
+    if graph > 1:
+        low, high = math.floor(graph / MARGIN), math.ceil(graph * MARGIN)
+        why = f"Single steps fall apart into at most {graph} groups that hold together."
+        return Number(low, high, graph, why, signs)
     low, high = min(numbers.values()), math.ceil(REACH * max(numbers.values()))
     named = ", ".join(f"{name} {k}" for name, k in numbers.items())
     why = f"Signs of stability name different numbers of hands: {named}."

@@ -8,7 +8,7 @@ and `steps` and a place in `VIEWS`.
 - scores: residuals of a pooled linear policy, times its inputs;
 - dynamics: random Fourier features of three successive actions;
 - residuals: random Fourier features of two successive residuals of a nonlinear policy;
-- kinematics: speed and turning of motion in two or three dimensions.
+- kinematics: speed and turning of motion in a plane.
 """
 
 from collections.abc import Callable
