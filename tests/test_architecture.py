@@ -10,7 +10,7 @@ ROOT = Path(manyhands.__file__).parent
 # Lowest first; a module may import from its own layer and from those before it.
 LAYERS = [
     {"version", "errors", "files", "interrupts", "options", "types", "wording"},
-    {"data", "nn"},
+    {"assign", "data", "nn"},
     {"envs", "fleet", "runs"},
     {"training"},
     {"behavior", "dynamics", "agents"},
