@@ -1,18 +1,14 @@
 """Fleets that end in every way, and what the next attempt makes of it."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from untrained import BC, Untrained, change_the_data, keys, preset, rows_of, run
+from untrained import BC, Untrained, change_the_data, keys, preset, rows_of
 
 from manyhands import make, save
 from manyhands.files import lock
 from manyhands.sweep.benchmark import Outcome, benchmark
 from manyhands.sweep.continuing import look
-from manyhands.sweep.counting import Counter
-from manyhands.sweep.device_speed import Speed
 from manyhands.sweep.local import Live, run_process
 from manyhands.sweep.plan import Fleet
 from manyhands.sweep.results import Results
@@ -128,24 +124,3 @@ def test_what_begins_after_the_end_ends_at_once(here):
     with log.open("ab") as file:
         assert lock(file)
         assert "still at work" in run_process(here, fleet, live=live).error
-
-
-def test_times_of_results_that_are_no_longer_known_are_left_out(here):
-    """A file that is gone, an option of another version: no reason to refuse work."""
-    run(preset(BC, BC | {"label": "old"}))
-    speed = Speed("cpu: test", 1e10, 1e9, 1e-6, False)
-    more = {
-        "fleet_resumed": False,
-        "fleet_seconds": 9.0,
-        "environment": {"device": speed.device},
-        "curve": [],
-    }
-    rows = [row | more for row in Results(here).rows()]
-    assert {row["label"] for row in rows} == {"bc", "old"}
-    for row in rows:
-        if row["label"] == "old":
-            row["options"] = {"renamed": 3}
-    (here / "results.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    assert set(Counter(here, speed).correction) == {"bc"}
-    Path("d.npz").unlink()
-    assert Counter(here, speed).correction == {}

@@ -19,7 +19,7 @@ from manyhands.sweep.estimate import Asked, Estimate
 from manyhands.sweep.plan import Fleet, joined, parts
 
 CHEETAH = Sizes(17, 6, 100_000, 100, "HalfCheetah-v5")
-TINY = dict(width=8, critic_width=8, batch_size=16)
+TINY = dict(width=8, batch_size=16)
 
 
 def fleet(algo: str, seeds: int = 2, **changes) -> Fleet:
@@ -107,7 +107,7 @@ def test_the_first_updates_are_timed(tmp_path):
     assert twice.seconds > 1.5 * (found.seconds - compiling)
     # Without time to measure, by operations and the rate of those that were measured.
     costs.left = 0
-    counted = costs.cost(fleet("td3_bc", 1, options=TINY | {"steps": 2000}))
+    counted = costs.cost(fleet("vae_bc", 1, options=TINY | {"steps": 2000}))
     assert not counted.measured
     assert counted.seconds > 0
 
@@ -157,7 +157,7 @@ def test_sizes_matter_where_behaviors_would_be_fitted_for_another_time(tmp_path)
     costs = on_gpu(tmp_path)
 
     def fleets_of(*data: str) -> int:
-        apart = [fleet("bc", data=(d,), transitions=None) for d in data]
+        apart = [fleet("clone", data=(d,), transitions=None) for d in data]
         return len(joined(apart, costs.kind, lambda _: 9))
 
     # 1, 0.4 and 2 million transitions: 60,000 updates each.

@@ -170,6 +170,7 @@ class _Loop:
         self._resume()
         started = time.perf_counter() - self.seconds
         self.saved = time.perf_counter()
+        self.seconds = self.saved - started
         if self.step == 0:
             self._log(stage.before())
         while not self._ended():
