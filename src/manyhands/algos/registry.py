@@ -1,4 +1,13 @@
-"""The algorithms by name."""
+"""The algorithms by name: those of this package, and those of installed packages.
+
+A package adds one by a line in its pyproject.toml, for the command line and the
+processes of a benchmark too:
+
+    [project.entry-points."manyhands.algorithms"]
+    mine = "my_package.mine:MINE"
+"""
+
+from importlib.metadata import entry_points
 
 from manyhands.algos import (
     bc,
@@ -36,6 +45,10 @@ ALGORITHMS = {
     "mopo": mopo.MOPO,
     "mopp": mopp.MOPP,
 }
+
+
+for _found in entry_points(group="manyhands.algorithms"):
+    ALGORITHMS.setdefault(_found.name, _found.load())
 
 
 def algorithm(name: str) -> Algorithm:
