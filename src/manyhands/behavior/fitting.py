@@ -268,7 +268,8 @@ class Fitting:
                         active,
                     )
             policy = quantise.move_to_codes(policy, codes, active)
-            state = state._replace(policy=Bundle.of(self._padded(policy)))
+            params = Bundle.of(self._padded(policy))
+            state = state._replace(policy=state.policy._replace(params=params))
         self.snapshot = snapshot._replace(
             state=_put(snapshot.state, r, state),
             active=snapshot.active.at[r].set(active),
