@@ -212,7 +212,7 @@ def test_policy_loss(state, batch, noise, reference, cloning):
 
 def test_weight_loss(state, reference):
     gap = reference.gaps().mean()
-    loss, gradient = jax.value_and_grad(cql.weight_loss)(
+    (loss, _), gradient = jax.value_and_grad(cql.weight_loss, has_aux=True)(
         state.log_weight.tree(), jnp.float32(gap), OPTIONS
     )
     expected = -reference.weight * (3.0 * gap - 1.5)
