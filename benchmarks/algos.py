@@ -9,16 +9,17 @@ Usage: python benchmarks/algos.py [--d3rlpy PYTHON] [--algos bc cql ...]
 """
 
 import argparse
+import math
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 from train import LEFT_OUT, begun, measure, rows_of
 
 from manyhands.algos.registry import ALGORITHMS, algorithm
-from manyhands.sweep.device_speed import matmul_rate
-from manyhands.sweep.programs import Program
 
 THEIRS = ["bc", "cql", "bcq", "plas", "td3_bc", "iql", "rebrac"]
 
@@ -37,7 +38,26 @@ def flops(name: str) -> float:
     state = learner.start(key, start, options)
     batch = rows_of(options.batch_size).batch(jax.numpy.arange(options.batch_size))
     arguments = state, batch, key, options, learner.fitted(start, options)
-    return Program(name, learner.update, arguments, 1, 1).work().flops
+    counted = jax.jit(learner.update).lower(*arguments).cost_analysis() or {}
+    return counted["flops"]
+
+
+def matmul_rate() -> float:
+    """FLOP/s of a product as learners have them, the best of some."""
+    rows, width, times = 256, 300, 100
+    matrix = jnp.full((width, width), 1 / width)
+
+    @jax.jit
+    def several(x):
+        return jax.lax.fori_loop(0, times, lambda _, x: x @ matrix, x)
+
+    x, best = jnp.ones((rows, width)), math.inf
+    several(x).block_until_ready()
+    for _ in range(5):
+        started = time.perf_counter()
+        several(x).block_until_ready()
+        best = min(best, time.perf_counter() - started)
+    return 2 * rows * width * width * times / best
 
 
 def main() -> None:

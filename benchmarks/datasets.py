@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 
 import manyhands as mh
+from manyhands.agents import policies
+from manyhands.agents.data_sets import Roles
+from manyhands.agents.policies import STORED
+from manyhands.agents.tasks import TASKS
 from manyhands.datasets import MAKERS
 from manyhands.envs.processes import cores
 from manyhands.envs.scores import normalized
-from manyhands.zoo import policies
-from manyhands.zoo.build import Roles
-from manyhands.zoo.policies import STORED
-from manyhands.zoo.tasks import TASKS
 
 # The paper's tables of policies and of data sets: M, transitions, normalised return.
 PAPER_POLICIES = {

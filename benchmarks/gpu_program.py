@@ -25,10 +25,12 @@ from jax.experimental import topologies
 from train import ACTIONS, STATES, prepare, rows_of
 
 from manyhands import fleet
+from manyhands.agents.tasks import TASKS
+from manyhands.algos.policy import Policy
 from manyhands.algos.registry import algorithm
+from manyhands.sweep.cost import Program, programs, rehearse, request_of
+from manyhands.sweep.data_sizes import Sizes
 from manyhands.sweep.plan import Fleet
-from manyhands.sweep.programs import Program, Sizes, programs
-from manyhands.zoo.tasks import TASKS
 
 # Without trials of algorithms, for which there would have to be a GPU.
 FLAGS = "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false"
@@ -55,7 +57,7 @@ LINE = re.compile(r"\s+(ROOT )?%?(\S+) = (.*?) ([a-z-]+)\((.*?)\)")
 MARK = re.compile(r"/\*index=\d+\*/")  # at every fifth operand
 
 
-UPDATES, ROWS = 500, 10_000
+UPDATES, ROWS, EPISODES = 500, 10_000, 20
 
 
 def described() -> Callable:
@@ -76,7 +78,7 @@ def compiled(
 ) -> Iterator[tuple[str, str]]:
     """The name of every program, and what XLA makes of it."""
     learner = algorithm(asked.split(":")[0])
-    if learner.before is None:
+    if all(need.learner != "dynamics" for need in learner.needs):
         update, batch_size, state, group = prepare(asked, replicas, ROWS)
         table = rows_of(ROWS).rows
         yield (
@@ -87,12 +89,9 @@ def compiled(
         )
         return
     sizes = TASKS[task].observations, TASKS[task].actions
-    for one in of_stages(asked, task, replicas):
+    stages, policies = of_a_table(asked, task)
+    for name, one in stages:
         several = jax.tree.map(lambda x: _with_lead(x, replicas), one.arguments)
-        if one.name == "plans":
-            text = jax.jit(jax.vmap(one.update)).lower(*shapes(several)).compile()
-            yield f"{asked} {one.name}", text.as_text() or ""
-            continue
         state, _, _, config, fitted = several
         seeds = jnp.zeros(replicas, jnp.uint32)
         zeros = jnp.zeros(replicas, jnp.int32)
@@ -101,18 +100,29 @@ def compiled(
         table = jax.ShapeDtypeStruct((ROWS, columns), "float32")
         given = shapes((state, group, table))
         yield (
-            f"{asked} {one.name}",
-            advancing(one.update, given, one.batch_size, sizes),
+            f"{asked} {name}",
+            advancing(one.chunk.update, given, one.chunk.batch_size, sizes),
         )
+    if learner.acts_on_device:
+        (policy,) = policies
+        rows = jnp.zeros((EPISODES, sizes[0]))
+        keys = jax.random.split(jax.random.key(0), EPISODES)
+        given = policy.model, policy.box, rows, keys
+        several = jax.tree.map(lambda x: _with_lead(x, replicas), given)
+        text = jax.jit(jax.vmap(learner.act)).lower(*shapes(several)).compile()
+        yield f"{asked} plans", text.as_text() or ""
 
 
-def of_stages(asked: str, task: str, replicas: int) -> list[Program]:
-    """As in a table of runs."""
+def of_a_table(asked: str, task: str) -> tuple[list[tuple[str, Program]], list[Policy]]:
+    """The programs of a run as in a table, and the policy that has learnt nothing."""
     about = TASKS[task]
     sizes = Sizes(about.observations, about.actions, ROWS, 10, about.env_id)
-    seeds = tuple(range(replicas))
-    one = Fleet((task,), asked, asked, "default", (), seeds, 20, 0, None)
-    return programs(one, sizes)
+    one = Fleet((task,), asked, asked, "default", (), (0,), EPISODES, 0, None)
+    request = request_of(one, [sizes])
+    stages, policies = rehearse(request)
+    names = [planned.name for planned in request.stages]
+    found = [(n, p) for n, stage in zip(names, stages) for p in programs(stage)]
+    return found, policies
 
 
 def _with_lead(x, many: int) -> jax.ShapeDtypeStruct:

@@ -45,7 +45,8 @@ def begun(name: str, options, seed: int) -> Given:
     learner, key = algorithm(name), jax.random.key(seed)
     box = Box(-jnp.ones(ACTIONS), jnp.ones(ACTIONS))
     empty = Given(STATES, ACTIONS, box)
-    first = learner.first
+    need = learner.behavior_need
+    first = need.learner if need else None
     if first == "vq":
         state = vq_learning.init(key, STATES, ACTIONS, CODES, TRAJECTORIES)
         there = np.ones(CODES, bool), TRAJECTORIES

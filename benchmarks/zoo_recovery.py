@@ -30,11 +30,11 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 import manyhands as mh
+from manyhands.agents import policies
+from manyhands.agents.data_sets import Roles, record
+from manyhands.agents.tasks import TASKS
 from manyhands.envs.processes import cores
 from manyhands.report.figures import blank, save
-from manyhands.zoo import policies
-from manyhands.zoo.build import Roles, record
-from manyhands.zoo.tasks import TASKS
 
 SEEDS = [0, 1, 2]
 LARGE: dict[str, Any] = dict(

@@ -15,8 +15,9 @@ from jaxtyping import install_import_hook
 # come before their first import.
 PACKAGES = [
     f"manyhands.{name}"
-    for name in ("nn", "envs", "behavior", "dynamics", "fleet", "zoo", "algos")
+    for name in "nn envs behavior dynamics fleet training agents algos".split()
 ]
+PACKAGES += ["zoo"]  # of tools/
 install_import_hook(PACKAGES, "beartype.beartype")
 
 from manyhands import Trajectories  # noqa: E402
@@ -48,7 +49,7 @@ LONGEST = """
     behavior/test_many_sources
     behavior/test_interrupted behavior/test_estimate contracts/test_estimators
     algos/test_cql_learning test_docs test_examples sweep/test_ray_engine
-    sweep/test_estimates_of_fleets zoo/test_train cli/test_train_command
+    sweep/test_estimates_of_fleets tools/zoo/test_train cli/test_train_command
     report/test_report_contents
 """.split()
 

@@ -1,6 +1,7 @@
 """Imports point one way; the layers are those of ARCHITECTURE.md."""
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import manyhands
@@ -9,9 +10,10 @@ ROOT = Path(manyhands.__file__).parent
 # Lowest first; a module may import from its own layer and from those before it.
 LAYERS = [
     {"version", "errors", "files", "interrupts", "options", "types", "wording"},
-    {"data", "nn"},
+    {"assign", "data", "nn"},
     {"envs", "fleet", "runs"},
-    {"behavior", "dynamics", "zoo"},
+    {"training"},
+    {"behavior", "dynamics", "agents"},
     {"algos", "datasets"},
     {"report"},
     {"sweep"},
@@ -21,23 +23,24 @@ LAYERS = [
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 
-def imports(path: Path) -> set[str]:
-    """Parts of the package that a file imports, lazily or not."""
-    found = set()
+def names(path: Path) -> Iterator[str]:
+    """What a file imports, lazily or not, in full."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            module = node.module or ""
-            names = [f"{module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        for name in names:
-            first, _, rest = name.partition(".")
-            part = rest.partition(".")[0]
-            if first == "manyhands":
-                found.add(part if part in LEVEL else "__init__")
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def imports(path: Path) -> set[str]:
+    """Parts of the package that a file imports."""
+    found = set()
+    for name in names(path):
+        first, _, rest = name.partition(".")
+        part = rest.partition(".")[0]
+        if first == "manyhands":
+            found.add(part if part in LEVEL else "__init__")
     return found
 
 
@@ -56,6 +59,14 @@ def test_no_import_points_upward():
         wrong = upward(LEVEL[part], imports(path) - {"__init__"})
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
     assert seen == set(LEVEL)
+
+
+def test_no_module_imports_tools():
+    """Tests can import programs of tools/, but the wheel does not hold them."""
+    tools = {path.name for path in (ROOT.parents[1] / "tools").iterdir()}
+    for path in ROOT.rglob("*.py"):
+        found = {name.partition(".")[0] for name in names(path)} & tools
+        assert not found, f"{path.relative_to(ROOT)} imports {found}"
 
 
 def test_the_check_would_notice(tmp_path):

@@ -21,9 +21,6 @@ COMMANDS = (
     "report",
     "benchmark",
     "export-metrics",
-    "zoo train",
-    "zoo export",
-    "zoo check",
 )
 HEAD = """# Command line
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from manyhands.agents.tasks import data_set_sizes
 from manyhands.data import formats
 from manyhands.data.formats import ReadOptions
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError, check_seed
-from manyhands.zoo.tasks import data_sets
 
 Progress = Callable[[int], None]  # told how many transitions are there
 
@@ -106,5 +106,5 @@ MAKERS = {
         },
         module="manyhands.envs.fork_demonstrators",
     ),
-    "zoo": Maker(sizes=data_sets(), module="manyhands.zoo.build"),
+    "zoo": Maker(sizes=data_set_sizes(), module="manyhands.agents.data_sets"),
 }

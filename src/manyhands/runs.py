@@ -38,7 +38,7 @@ from manyhands.version import __version__
 COMMANDS = {
     "method": "manyhands fit",
     "algo": "manyhands train",
-    "agents": "manyhands zoo train",
+    "agents": "python tools/zoo train",
 }
 PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "scikit-learn", "mujoco", "gymnasium")
 

@@ -74,6 +74,14 @@ def test_make_info_mix_convert(cli, tmp_path):
     assert load(tmp_path / "e.hdf5").transitions == mixed.transitions
 
 
+def test_make_a_data_set_of_stored_agents(cli, tmp_path):
+    done = cli(*"data make hopper-random --transitions 200 --out a.hdf5".split())
+    assert done.returncode == 0, done.stderr
+    data = load(tmp_path / "a.hdf5")
+    assert data.transitions >= 200
+    assert data.source_names == ("random",)
+
+
 def test_errors_are_one_line_and_nothing_is_written(cli, tmp_path):
     cli(*"data make fork-2 --out a.npz --transitions 500".split())
     before = (tmp_path / "a.npz").read_bytes()

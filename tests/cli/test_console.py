@@ -7,8 +7,9 @@ import pytest
 from rich.console import Console
 
 from manyhands.cli import console
-from manyhands.cli.console import First
+from manyhands.training.planned import Planned
 
+STAGES = [Planned("bc", "behavior", 2000), Planned("brac_v", "", 1000)]
 # What a learner reports, when: a stage that comes first, and then its own.
 REPORTS = [
     (10.0, 100, {}),
@@ -26,27 +27,26 @@ def clock(monkeypatch) -> list[float]:
     return now
 
 
-@pytest.mark.parametrize("before", [(), (First("bc", 2000),)])
-def test_every_stage_has_its_own_name_count_and_rate(clock, capsys, before):
-    with console.training_progress("brac_v on x", 1000, before) as show:
+def test_every_stage_has_its_own_name_count_and_rate(clock, capsys):
+    with console.training_progress("brac_v on x", STAGES) as show:
         for clock[0], done, values in REPORTS:
+            if values and show.under_way.stage == STAGES[0]:
+                show.begin(STAGES[1])
             show(done, values)
-    first = [f"brac_v on x, {one.name} first: {{}} of 2,000" for one in before]
-    own = "brac_v on x: {} of 1,000"
-    counts = [*2 * (first or [own]), own, own]
-    lines = [
-        f"{count.format(done)}" + (rate and f", {rate}")
-        for count, (_, done, _), rate in zip(counts, REPORTS, RATES)
-    ]
+    counts = [f"brac_v on x, bc first: {done} of 2,000" for done in (100, 200)]
+    counts += [f"brac_v on x: {done} of 1,000" for done in (50, 450)]
+    lines = [count + (rate and f", {rate}") for count, rate in zip(counts, RATES)]
     assert capsys.readouterr().err.splitlines() == lines
 
 
-def test_a_foretold_stage_begins_with_what_it_shows(clock, capsys):
-    """Its count does not fall back where the first stage was a short one."""
-    before = [First("dynamics", 3000, at_most=True)]
-    with console.training_progress("mopo on x", 900, before) as show:
-        for clock[0], done, shown in [(5, 20, "held-out error"), (9, 50, "critic/q")]:
-            show(done, {shown: 1.0})
+def test_a_stage_may_end_earlier(clock, capsys):
+    stages = [Planned("dynamics", "dynamics", 3000, True), Planned("mopo", "", 900)]
+    with console.training_progress("mopo on x", stages) as show:
+        clock[0] = 5
+        show(20, {"held-out error": 1.0})
+        show.begin(stages[1])
+        clock[0] = 9
+        show(50, {"critic/q": 1.0})
     assert capsys.readouterr().err.splitlines() == [
         "mopo on x, dynamics first: 20 of at most 3,000, held-out error 1",
         "mopo on x: 50 of 900, critic/q 1",
@@ -57,8 +57,10 @@ def test_the_bar_of_the_last_stage_follows_that_of_the_first(monkeypatch):
     written = io.StringIO()
     screen = Console(file=written, force_terminal=True, width=120)
     monkeypatch.setattr(console, "err", screen)
-    with console.training_progress("brac_v on x", 1000, [First("bc", 2000)]) as show:
+    with console.training_progress("brac_v on x", STAGES) as show:
         for _, done, values in REPORTS:
+            if values and show.under_way.stage == STAGES[0]:
+                show.begin(STAGES[1])
             show(done, values)
     frames = [line for line in written.getvalue().splitlines() if "brac_v" in line]
     assert "brac_v on x, bc first" in frames[0]
@@ -70,7 +72,7 @@ def test_the_bar_of_the_last_stage_follows_that_of_the_first(monkeypatch):
 
 def test_a_long_compilation_is_told_where_there_is_no_terminal(capsys, monkeypatch):
     monkeypatch.setattr(console, "PATIENCE", 0.05)
-    with console.training_progress("fitting", 10) as show:
+    with console.training_progress("fitting", [Planned("fit", "", 10)]) as show:
         time.sleep(0.3)
         show(5, {})
         show(10, {"loss": 1.0})

@@ -24,7 +24,7 @@ def small(algo: str) -> dict[str, int]:
     names = {option.name for option in options}
     chosen = {name: value for name, value in wanted.items() if name in names}
     widths = {name: 16 for name in names if name.endswith("width")}
-    chosen |= {"k": 2} if ALGORITHMS[algo].first == "vq" else {}
+    chosen |= {"k": 2} if ALGORITHMS[algo].fits_behavior_set else {}
     return chosen | widths | ({"steps": 0} if algo == "clone" else {})
 
 
@@ -118,7 +118,7 @@ def test_it_is_deterministic_given_the_seed(data, algo):
 
 
 def test_replicas_are_what_they_would_be_alone(data, algo):
-    more = {"k": [1, 2]} if ALGORITHMS[algo].first == "vq" else {}
+    more = {"k": [1, 2]} if ALGORITHMS[algo].fits_behavior_set else {}
     together = learn(data, algo, seed=[3, 4], **more)
     alone = learn(data, algo, seed=4)
     assert isinstance(together, list)

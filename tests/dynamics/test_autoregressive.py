@@ -10,9 +10,10 @@ from float64 import double, log_prob
 
 from manyhands.dynamics import autoregressive as ar
 from manyhands.dynamics.chain import Chain
-from manyhands.dynamics.prediction import Prediction, pick
+from manyhands.dynamics.prediction import Prediction
 from manyhands.dynamics.settings import Inputs, Settings
 from manyhands.nn.distributions import TanhNormal
+from manyhands.training.replicas import pick
 from manyhands.types import Batch, Box
 
 STATES, ACTIONS, ROWS = 3, 2, 6

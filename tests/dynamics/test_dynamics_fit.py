@@ -9,10 +9,11 @@ import pytest
 
 from manyhands import Trajectories, UserError
 from manyhands.dynamics import fit as fitting
-from manyhands.dynamics.fit import Dynamics, Fitting, Job, fit
+from manyhands.dynamics.fit import Dynamics, DynamicsStage, Job, fit
 from manyhands.dynamics.prediction import predict_all, targets_of
 from manyhands.dynamics.rows import prepare
 from manyhands.dynamics.settings import Settings
+from manyhands.training import loop
 
 TINY = Settings("gaussian", 3, 2, 8, 60, 16, 2, 1e-2)
 
@@ -128,9 +129,8 @@ def test_an_interrupted_fit_goes_on_to_the_same_bits(data, alone, tmp_path):
 
 def test_the_best_of_every_member_is_kept_and_waiting_ends(data):
     settings = Settings("gaussian", 3, 2, 8, 10_000, 16, 1, 3e-2)
-    one = Fitting(
-        [prepare(data, same, False)], [Job(0, 0, settings)], None, silent, 1e9
-    )
+    one = DynamicsStage([prepare(data, same, False)], [Job(0, 0, settings)])
+    one.start()
     seen = []
     keep = one._keep_best
 
@@ -139,7 +139,7 @@ def test_the_best_of_every_member_is_kept_and_waiting_ends(data):
         return seen[-1][None]
 
     one._keep_best = watched
-    found = one.result()[0]
+    found = one.judged(0, loop.train(one, None, silent, 1e9).history)
     errors, kept = np.array(seen), np.full(3, np.inf)
     waited = 0
     for row in errors:

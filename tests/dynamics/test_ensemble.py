@@ -8,9 +8,10 @@ from float64 import double, slope
 
 from manyhands.dynamics import ensemble
 from manyhands.dynamics.fit import Dynamics, Job, fit, gained
-from manyhands.dynamics.prediction import disagreement, pick, predict_all, widest
+from manyhands.dynamics.prediction import disagreement, predict_all, widest
 from manyhands.dynamics.settings import Inputs, Settings
 from manyhands.nn.optimizer import Trained
+from manyhands.training.replicas import pick
 from manyhands.types import Batch
 
 MEMBERS, ROWS, STATES, ACTIONS = 2, 5, 3, 2

@@ -17,6 +17,10 @@ def row(
         "behaviors": 10.0,
         "trajectories": 7,
         "transitions": 7000,
+        "data_score": None,
+        "source_scores": None,
+        "fingerprint": f"of {data}",
+        "returns": [],
         "return_std": 1.0,
         "episodes": 20,
         "curve": [],
@@ -24,6 +28,8 @@ def row(
         "ari": None,
         "timing": {"updates": 9, "updates_per_second": 3.0, "device": "cpu"},
         "environment": {"cores": 2},
+        "fleet_seconds": None,
+        "fleet_resumed": False,
     }
 
 

@@ -1,19 +1,14 @@
 """Fleets that end in every way, and what the next attempt makes of it."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from untrained import BC, Untrained, change_the_data, keys, preset, rows_of, run
+from untrained import BC, Untrained, change_the_data, keys, preset, rows_of
 
 from manyhands import make, save
 from manyhands.files import lock
-from manyhands.runs import Run
 from manyhands.sweep.benchmark import Outcome, benchmark
 from manyhands.sweep.continuing import look
-from manyhands.sweep.counting import Counter
-from manyhands.sweep.device_speed import Speed
 from manyhands.sweep.local import Live, run_process
 from manyhands.sweep.plan import Fleet
 from manyhands.sweep.results import Results
@@ -115,23 +110,6 @@ def test_what_the_data_decided_is_written_down(here):
     assert decided["iql"]["reward_scale"] > 0
 
 
-def test_a_run_that_an_earlier_version_began_is_finished(here):
-    """It did not keep the returns of evaluations along the way."""
-    asked = preset(BC, episodes=2, evaluations=2, env="manyhands/Fork-v0")
-    (fleet,) = look(here, asked).todo
-    assert run_process(here, fleet).rows
-    place = here / "runs" / fleet.name
-    (place / "rows.json").unlink()
-    rows = Run(place).metrics()
-    Run(place).write_metrics(
-        {k: v for k, v in row.items() if k != "evaluation/returns"} for row in rows
-    )
-    again = run_process(here, fleet).rows
-    assert again
-    assert [row["curve_returns"] for row in again] == [[None, None]] * 2
-    assert all(len(row["curve"]) == 2 for row in again)
-
-
 def test_what_begins_after_the_end_ends_at_once(here):
     """A fleet that was about to start when all were told to stop."""
     long = preset(BC | {"steps": 9_999_999})
@@ -146,24 +124,3 @@ def test_what_begins_after_the_end_ends_at_once(here):
     with log.open("ab") as file:
         assert lock(file)
         assert "still at work" in run_process(here, fleet, live=live).error
-
-
-def test_times_of_results_that_are_no_longer_known_are_left_out(here):
-    """A file that is gone, an option of another version: no reason to refuse work."""
-    run(preset(BC, BC | {"label": "old"}))
-    speed = Speed("cpu: test", 1e10, 1e9, 1e-6, False)
-    more = {
-        "fleet_resumed": False,
-        "fleet_seconds": 9.0,
-        "environment": {"device": speed.device},
-        "curve": [],
-    }
-    rows = [row | more for row in Results(here).rows()]
-    assert {row["label"] for row in rows} == {"bc", "old"}
-    for row in rows:
-        if row["label"] == "old":
-            row["options"] = {"renamed": 3}
-    (here / "results.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    assert set(Counter(here, speed).correction) == {"bc"}
-    Path("d.npz").unlink()
-    assert Counter(here, speed).correction == {}

@@ -9,8 +9,7 @@ from manyhands import UserError, make, save
 from manyhands.cli import main
 from manyhands.sweep import preset as presets
 from manyhands.sweep.benchmark import benchmark
-from manyhands.sweep.counting import Counter
-from manyhands.sweep.device_speed import Speed
+from manyhands.sweep.cost import Costs
 from manyhands.sweep.local import Local, run_process
 from manyhands.sweep.plan import fleets, joined
 from manyhands.sweep.results import Results
@@ -123,11 +122,11 @@ def test_a_plan_goes_on_without_data_that_cannot_be_read(tmp_path, mine, capsys)
 
 def test_only_data_sets_of_one_environment_train_together(tmp_path, mine):
     save(make("fork-2", 400), "other.npz")
-    counter = Counter(tmp_path, Speed("cpu: test", 1e10, 1e9, 1e-6, False))
+    costs = Costs(tmp_path, 1e10, together=False)
     for env, together in (({mine: HERE}, 2), (HERE, 1)):
         apart = fleets(preset(mine, "other.npz", env=env))
-        assert len(joined(apart, counter.kind, lambda fleet: 2)) == together
-        assert [s.env for f in apart for s in counter.sizes(f)] == [HERE, HERE]
+        assert len(joined(apart, costs.kind, lambda fleet: 2)) == together
+        assert [s.env for f in apart for s in costs.sizes(f)] == [HERE, HERE]
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,14 @@
 
 import json
 from types import SimpleNamespace
+from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from results_rows import of_another_number
 
-from manyhands.behavior.fitting import Fitting, codes_to_start_with
-from manyhands.behavior.options import Options
-from manyhands.behavior.problem import prepare
+from manyhands import fit, make
 from manyhands.cli import main
-from manyhands.runs import Run
 from manyhands.sweep import figures, maps
 
 
@@ -64,30 +61,21 @@ def test_a_few_times_in_the_training_are_shown():
     assert maps.spread(list(range(0, 100, 10)), 100) == [20, 50, 80]
 
 
-def test_maps_along_training_come_from_checkpoints_of_the_fit(small, tmp_path):
-    """As the fit writes them, but with any numbers in them."""
-    run, options = Run(tmp_path / "fit"), Options(steps=40)
-    problem = prepare(small, 0.1, True, 0)
-    given = [1, 2], [0, 0], run, lambda done, shown: None, 0.0
-    starts = [codes_to_start_with(k, len(small), options) for k in (1, 2)]
-    fitting = lambda: Fitting([problem] * 2, "vq", options, *given)  # noqa: E731
-    shapes = jax.eval_shape(lambda: fitting().snapshot)
-    random = np.random.default_rng(0)
-    numbers = jax.tree.map(lambda s: random.normal(size=s.shape), shapes)
-    there = np.arange(max(starts)) < np.array(starts)[:, None]
-    shown = {1: small}
-    along = maps.Fitting(tmp_path / "fit", shown, tmp_path / "maps.json")
-    along(0, {})
-    assert along.points.by_step == {}  # there is no checkpoint yet
-    run.write_checkpoint(numbers._replace(active=there), {"step": 7})
-    along(8, {})
-    assert list(along.points.by_step) == [7]
-    assert list(along.points.by_step[7]) == [1]
-    found = along.points.by_step[7][1]
-    assert len(found["xy"][0]) == len(small)
-    assert len(found["behaviors"][0]) == starts[1]
+def test_maps_along_a_fit_are_of_fixed_steps(tmp_path):
+    """However long the fit takes, and wherever it is interrupted."""
+    data = make("fork-2", 300)
+    along = maps.Fitting({1: data}, tmp_path / "maps.json")
+    tiny: Any = dict(steps=40, policy_width=8, batch_size=8)
+    found = fit(data, k=[1, 2], inspect=along, **tiny)
+    assert list(along.points.by_step) == [7, 20, 33]
+    for points in along.points.by_step.values():
+        assert list(points) == [1]  # the replica that is shown
+        assert len(points[1]["xy"][0]) == len(data)
+    shown = along.maps(1, found[1])
+    assert shown is not None
+    assert [point["step"] for point in shown["points"]] == [7, 20, 33, 40]
     # Another attempt knows what an earlier one has seen.
-    again = maps.Fitting(tmp_path / "fit", shown, tmp_path / "maps.json")
+    again = maps.Fitting({1: data}, tmp_path / "maps.json")
     assert again.points.by_step == along.points.by_step
 
 

@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from manyhands import load, make, save
+from manyhands.files import strict_json
 from manyhands.sweep import preset as presets
 from manyhands.sweep.benchmark import Outcome, benchmark
+from manyhands.sweep.configs import config_of
 from manyhands.sweep.making import place_of
 from manyhands.sweep.plan import Fleet, Key
 from manyhands.sweep.results import Results
@@ -33,7 +35,10 @@ def rows_of(folder: Path, fleet: Fleet) -> list[dict[str, Any]]:
     for key in fleet.keys:
         data = load(place_of(folder, key.data))
         sizes = {"transitions": data.transitions, "fingerprint": data.fingerprint}
-        more = {"env": fleet.env, "episodes": fleet.episodes, "fleet_seconds": 1.0}
+        names = ("env", "episodes", "evaluations")
+        more = {name: getattr(fleet, name) for name in names}
+        more["config"] = strict_json(config_of(fleet, data.transitions))
+        more |= {"fleet_seconds": 1.0, "fleet_resumed": False}
         rows.append(key._asdict() | about | sizes | more)
     return rows
 

@@ -8,7 +8,6 @@ from manyhands.behavior.problem import Scaling
 from manyhands.data.trajectories import Trajectories
 from manyhands.fleet import Update
 from manyhands.options import COUNT, NOT_NEGATIVE, as_pytree, option, options
-from manyhands.runs import Run
 from manyhands.types import Box, Key, Keys, Pytree
 
 
@@ -29,10 +28,8 @@ class Given(NamedTuple):
     observations: int  # how many numbers
     actions: int
     box: Box
-    # The model of what was fitted first, see `Algorithm.first`; of "vq": a `Start`.
-    behavior: Any = None
-    # What was learnt before, see `Algorithm.before`.
-    dynamics: Any = None
+    behavior: Any = None  # the model of behaviors that was needed; of "vq": a `Start`
+    dynamics: Any = None  # the `Dynamics` that were needed
     scaling: Scaling | None = None  # of observations
 
 
@@ -44,14 +41,13 @@ class Setting(NamedTuple):
     behavior: bool  # whether one is given
 
 
-class Stage(NamedTuple):
-    """What is learnt before a policy is, for all replicas."""
+@dataclass(frozen=True)
+class Need:
+    """A model to train before the policy, with options that depend on the policy's."""
 
-    places: list[tuple[Trajectories, Scaling]]  # data sets
-    replicas: list[tuple[int, int, Any]]  # which of them, seed and options of each
-    run: Run | None
-    progress: Callable[[int, dict[str, float]], None]
-    checkpoint_seconds: float
+    learner: str  # an estimator of behaviors, an algorithm, or "dynamics"
+    changes: Callable[[Any], dict[str, Any]] = lambda options: {}
+    only_given: bool = False  # never trained: used where the user gives one
 
 
 @dataclass(frozen=True)
@@ -68,22 +64,30 @@ class Algorithm:
     act: Callable[[Any, Box, Any, Keys], Any]
     # A model with the right leaves, of whatever shapes: to be filled from a file.
     skeleton: Callable[[Any], Pytree]
-    # What is fitted first, an algorithm ("bc") or an estimator of behaviors ("vq",
-    # "vae"), with which of its options changed.
-    first: str | None = None
-    first_changes: Callable[[Any], dict[str, Any]] = lambda options: {}
-    # An estimator of behaviors that may be given, by one who has it; never fitted.
-    takes: str | None = None
+    needs: tuple[Need, ...] = ()  # given to `start` and `fitted`
     # options, setting -> options, with all decided that depends on the data
     settle: Callable[[Any, Setting], Any] = lambda options, setting: options
-    # What is learnt from the data before: stage -> `Given.dynamics` of every replica
-    before: Callable[[Stage], list[Any]] | None = None
+    # model, given -> the model without the padding that replicas share
+    unpadded: Callable[[Any, Given], Any] = lambda model, given: model
+    # model -> arrays for embeddings.npz
+    embeddings: Callable[[Any], dict[str, Any]] = lambda model: {}
     # Acting is so much work that it belongs on the device, not beside it.
     acts_on_device: bool = False
 
     def __post_init__(self):
         as_pytree(type(next(iter(self.presets.values()))))
 
-    def preset_first(self, preset: str) -> str:
-        """Of what is fitted first; those of data sets are variants of the paper's."""
+    @property
+    def behavior_need(self) -> Need | None:
+        """The estimate of behaviors that it needs."""
+        return next((n for n in self.needs if n.learner != "dynamics"), None)
+
+    @property
+    def fits_behavior_set(self) -> bool:
+        """Whether k matters."""
+        need = self.behavior_need
+        return need is not None and need.learner == "vq" and not need.only_given
+
+    def preset_before(self, preset: str) -> str:
+        """For what is trained before; presets of data sets are the paper's, varied."""
         return preset if preset == "default" else "paper"

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 
 from manyhands.algos import bc
 from manyhands.algos.actor_terms import scaled_value
-from manyhands.algos.algorithm import Algorithm, Common, Given
+from manyhands.algos.algorithm import Algorithm, Common, Given, Need
 from manyhands.nn import critics
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import critic_loss, values_of
@@ -247,8 +247,7 @@ BRAC_V, BRAC_P = (
         model,
         bc.act,
         bc.skeleton,
-        first="bc",
-        first_changes=clone_changes,
+        needs=(Need("bc", clone_changes),),
     )
     for presets in (PRESETS_V, PRESETS_P)
 )

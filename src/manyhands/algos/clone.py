@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from manyhands.algos.algorithm import Algorithm, Common, Given
+from manyhands.algos.algorithm import Algorithm, Common, Given, Need
 from manyhands.algos.starting_sets import Start
 from manyhands.behavior import vq
 from manyhands.nn.networks import Head, Trunk, normalize
@@ -66,8 +66,9 @@ def update(
 # Acting
 
 
-def unpadded(model: Model, start: Start) -> Model:
+def unpadded(model: Model, given: Given) -> Model:
     """With no more codes and trajectories than its behavior set has, see `starts`."""
+    start: Start = given.behavior
     own = model.E[: start.codes.sum()], model.W[: start.trajectories]
     return eqx.tree_at(lambda m: (m.E, m.W), model, own)
 
@@ -78,6 +79,10 @@ def act(
     del keys
     outputs = model.head(model.trunk(observations), normalize(model.e_pi))
     return vq.distribution(outputs, box).mode()
+
+
+def embeddings(model: Model) -> dict[str, Any]:
+    return {name: normalize(getattr(model, name)) for name in ("W", "E", "e_pi")}
 
 
 def skeleton(options: Any) -> Model:
@@ -101,6 +106,7 @@ CLONE = Algorithm(
     model=lambda state, fitted: state,
     act=act,
     skeleton=skeleton,
-    first="vq",
-    first_changes=set_changes,
+    needs=(Need("vq", set_changes),),
+    unpadded=unpadded,
+    embeddings=embeddings,
 )

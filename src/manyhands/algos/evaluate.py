@@ -1,5 +1,6 @@
 """Policies in their environment: returns, raw, normalised and relative."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from itertools import islice
 from typing import Any, NamedTuple
@@ -195,30 +196,22 @@ class Players(AbstractContextManager):
         self.close()
 
 
-class Seat(NamedTuple):
-    """Where a policy is judged."""
-
-    body: Body
-    env: str
-    behaviors: float | None  # their mean normalised score
-
-
 class Judge:
     """Evaluates policies that train together, each in its environment."""
 
     def __init__(
         self,
         algo: str,
-        seats: list[Seat],
+        sources: Sequence[Any],  # a DataSet for each policy
         episodes: int,
         workers: int | None,
         scale_actions: bool,
     ):
-        self.seats = seats
+        self.sources = sources
         self.players: dict[str, Players] = {}
         with ExitStack() as opened:  # closed again if one of them fails
-            for env in dict.fromkeys(seat.env for seat in seats):
-                bodies = [seat.body for seat in seats if seat.env == env]
+            for env in dict.fromkeys(one.env for one in sources):
+                bodies = [Body(s.box, s.scaling) for s in sources if s.env == env]
                 how = env, episodes, workers, scale_actions
                 players = Players(algo, bodies, *how)
                 self.players[env] = opened.enter_context(players)
@@ -229,11 +222,11 @@ class Judge:
         models = jax.device_get(models)
         found: dict[int, Evaluation] = {}
         for env, players in self.players.items():
-            mine = [r for r, seat in enumerate(self.seats) if seat.env == env]
+            mine = [r for r, one in enumerate(self.sources) if one.env == env]
             some = jax.tree.map(lambda leaf: leaf[mine], models)  # noqa: B023
             for r, returns in zip(mine, players.returns(some)):
-                found[r] = worth(returns, env, self.seats[r].behaviors)
-        return [found[r] for r in range(len(self.seats))]
+                found[r] = worth(returns, env, self.sources[r].behaviors)
+        return [found[r] for r in range(len(self.sources))]
 
     def close(self) -> None:
         self.closing.close()

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from manyhands.algos import skeletons, soft_actor
-from manyhands.algos.algorithm import Algorithm, Common, Given
+from manyhands.algos.algorithm import Algorithm, Common, Given, Need
 from manyhands.algos.soft_actor import Actor, distribution
 from manyhands.behavior import mixture
 from manyhands.nn.bundle import Bundle
@@ -275,6 +275,5 @@ FISHER_BRC = Algorithm(
     soft_actor.model,
     soft_actor.act,
     skeletons.mlp(LAYERS),
-    first="mixture",
-    first_changes=behavior_changes,
+    needs=(Need("mixture", behavior_changes),),
 )

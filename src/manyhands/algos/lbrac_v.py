@@ -26,8 +26,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from manyhands.algos.actor_terms import value_within_reach
-from manyhands.algos.algorithm import Algorithm, Common, Given
-from manyhands.algos.clone import Model, act, set_changes, skeleton
+from manyhands.algos.algorithm import Algorithm, Common, Given, Need
+from manyhands.algos.clone import (
+    Model,
+    act,
+    embeddings,
+    set_changes,
+    skeleton,
+    unpadded,
+)
 from manyhands.algos.starting_sets import Start, first_values
 from manyhands.behavior import vq
 from manyhands.nn.bundle import Bundle
@@ -343,6 +350,7 @@ LBRAC_V = Algorithm(
     model,
     act,
     skeleton,
-    first="vq",
-    first_changes=set_changes,
+    needs=(Need("vq", set_changes),),
+    unpadded=unpadded,
+    embeddings=embeddings,
 )

@@ -17,20 +17,19 @@ same parameters, then everything steps, then the targets follow. At test time: t
 
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from manyhands.algos import skeletons, soft_actor
-from manyhands.algos.algorithm import Algorithm, Common, Given, Setting, Stage
-from manyhands.algos.dynamics_stage import check_elites, learn_dynamics
+from manyhands.algos.algorithm import Algorithm, Common, Given, Need, Setting
 from manyhands.algos.soft_actor import Actor, distribution
 from manyhands.dynamics.fit import Dynamics
 from manyhands.dynamics.imagination import Noise, World, imagine
 from manyhands.dynamics.rollouts import Buffer, Underway
-from manyhands.dynamics.settings import Judge, Settings
+from manyhands.dynamics.settings import Judge, check_elites
 from manyhands.dynamics.termination import Ending, decide
 from manyhands.errors import UserError
 from manyhands.nn import critics
@@ -158,21 +157,18 @@ def settle(options: Options, setting: Setting) -> Options:
     return replace(options, ending=ending)
 
 
-def before(stage: Stage) -> list[Dynamics]:
-    return learn_dynamics(
-        stage,
-        lambda o: Settings(
-            kind="gaussian",
-            members=o.members,
-            elites=o.elites,
-            width=o.model_width,
-            steps=o.model_steps,
-            batch_size=o.model_batch,
-            patience=o.patience,
-            rate=o.model_rate,
-            judge=o.judge,
-            learn_ending=o.ending == "learned",
-        ),
+def dynamics_settings(o: Options) -> dict[str, Any]:
+    return dict(
+        kind="gaussian",
+        members=o.members,
+        elites=o.elites,
+        width=o.model_width,
+        steps=o.model_steps,
+        batch_size=o.model_batch,
+        patience=o.patience,
+        rate=o.model_rate,
+        judge=o.judge,
+        learn_ending=o.ending == "learned",
     )
 
 
@@ -354,6 +350,6 @@ MOPO = Algorithm(
     soft_actor.model,
     soft_actor.act,
     skeletons.mlp(LAYERS),
+    needs=(Need("dynamics", dynamics_settings),),
     settle=settle,
-    before=before,
 )

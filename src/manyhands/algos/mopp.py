@@ -17,7 +17,7 @@ not needed.
 
 from dataclasses import replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -25,8 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from manyhands.algos.algorithm import Algorithm, Common, Given, Setting, Stage
-from manyhands.algos.dynamics_stage import check_elites, learn_dynamics
+from manyhands.algos.algorithm import Algorithm, Common, Given, Need, Setting
 from manyhands.algos.mopp_acting import LAYERS, BehaviorSet, Model, act, skeleton
 from manyhands.algos.starting_sets import Start
 from manyhands.dynamics import autoregressive
@@ -34,9 +33,8 @@ from manyhands.dynamics.autoregressive import Proposer
 from manyhands.dynamics.chain import Chain
 from manyhands.dynamics.fit import Dynamics
 from manyhands.dynamics.planner import PlanSettings
-from manyhands.dynamics.prediction import pick
 from manyhands.dynamics.rows import reward_range
-from manyhands.dynamics.settings import Settings
+from manyhands.dynamics.settings import check_elites
 from manyhands.dynamics.termination import Ending, decide, rule_of
 from manyhands.errors import UserError
 from manyhands.nn import critics
@@ -55,6 +53,7 @@ from manyhands.options import (
     options,
     traced,
 )
+from manyhands.training.replicas import pick
 from manyhands.types import Batch, Box, Key, Metrics
 
 
@@ -171,22 +170,19 @@ def settle(options: Options, setting: Setting) -> Options:
     return replace(options, ending=ending, proposer=proposer)
 
 
-def before(stage: Stage) -> list[Dynamics]:
-    return learn_dynamics(
-        stage,
-        lambda o: Settings(
-            kind="autoregressive",
-            members=o.members,
-            elites=o.elites,
-            width=o.model_width,
-            steps=o.model_steps,
-            batch_size=o.model_batch,
-            patience=o.patience,
-            rate=o.model_rate,
-            head_width=o.head_width,
-            changes=o.changes,
-            unit_rewards=True,
-        ),
+def dynamics_settings(o: Options) -> dict[str, Any]:
+    return dict(
+        kind="autoregressive",
+        members=o.members,
+        elites=o.elites,
+        width=o.model_width,
+        steps=o.model_steps,
+        batch_size=o.model_batch,
+        patience=o.patience,
+        rate=o.model_rate,
+        head_width=o.head_width,
+        changes=o.changes,
+        unit_rewards=True,
     )
 
 
@@ -329,8 +325,7 @@ MOPP = Algorithm(
     model,
     act,
     skeleton,
-    takes="vq",
+    needs=(Need("dynamics", dynamics_settings), Need("vq", only_given=True)),
     settle=settle,
-    before=before,
     acts_on_device=True,
 )

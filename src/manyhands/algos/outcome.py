@@ -2,31 +2,32 @@
 
 from typing import Any
 
-import jax
 import numpy as np
 
-from manyhands.algos import asked, clone, starting_sets
-from manyhands.algos.cases import Case, Place
+from manyhands.algos import starting_sets
+from manyhands.algos.algorithm import Algorithm
 from manyhands.algos.evaluate import Evaluation
 from manyhands.algos.policy import Policy
-from manyhands.algos.training import Replica, Result
+from manyhands.algos.registry import algorithm
+from manyhands.algos.replicas import Replica
+from manyhands.algos.request import Request, k_of
 from manyhands.behavior.estimate import Behavior
 from manyhands.options import varying
 from manyhands.runs import Run, environment, mean_and_std
+from manyhands.training.loop import Result
+from manyhands.training.replicas import pick
 from manyhands.types import Pytree
 
 
 def policy_of(
-    algo: str,
-    place: Place,
-    case: Case,
+    request: Request,
     replica: Replica,
+    model: Any,
     result: Result,
-    r: int,
     final: Evaluation | None,
 ) -> Policy:
-    data = place.data
-    steps = replica.options.steps
+    source, behavior = replica.source, replica.behavior
+    data, steps = source.data, replica.options.steps
     summary: dict[str, Any] = {
         "data": {
             "name": data.name,
@@ -34,9 +35,10 @@ def policy_of(
             "trajectories": len(data),
             "sources": len(data.source_names) or None,
         },
-        "policy": {"algo": algo, "seed": replica.seed, "return_mean": None}
-        | (final.summary() if final else {}),
-        "behaviors": place.behaviors,
+        "policy": {"algo": request.algo, "seed": replica.seed, "return_mean": None}
+        | (final.summary() if final else {})
+        | {"scale_actions": request.scale_actions},
+        "behaviors": source.behaviors,
         "timing": {
             "updates": steps,
             "seconds": result.seconds,
@@ -45,39 +47,30 @@ def policy_of(
             "device": environment()["device"],
         },
     }
-    if isinstance(case.first, Behavior):
-        summary["behavior"] = case.first.summary.get("behavior")
+    if isinstance(behavior, Behavior):
+        summary["behavior"] = behavior.summary.get("behavior")
     if isinstance(replica.given.behavior, starting_sets.Start):
-        summary["policy"]["k"] = asked.k_of(case.first)
+        summary["policy"]["k"] = k_of(behavior)
         summary["policy"]["best_code"] = replica.given.behavior.best
     if replica.given.dynamics is not None:
         summary["dynamics"] = replica.given.dynamics.report
     return Policy(
-        algo=algo,
+        algo=request.algo,
         options=replica.options,
-        model=_model_of(result.models, r, replica),
-        box=place.box,
-        scaling=place.scaling,
-        env_id=place.env,
+        model=model,
+        box=source.box,
+        scaling=source.scaling,
+        env_id=source.env,
         summary=summary,
     )
 
 
-def models_of(models: Pytree, replicas: list[Replica]) -> list[Any]:
-    return [_model_of(models, r, replica) for r, replica in enumerate(replicas)]
-
-
-def _model_of(models: Pytree, r: int, replica: Replica) -> Any:
-    """One of these, of its own size."""
-    model = _one_of(models, r)
-    if isinstance(model, clone.Model):
-        return clone.unpadded(model, replica.given.behavior)
-    return model
-
-
-@jax.jit
-def _one_of(models: Pytree, r: Any) -> Pytree:
-    return jax.tree.map(lambda leaf: leaf[r], models)
+def models_of(learner: Algorithm, models: Pytree, replicas: list[Replica]) -> list[Any]:
+    """Of every replica, without the padding that replicas share."""
+    return [
+        learner.unpadded(pick(models, r), replica.given)
+        for r, replica in enumerate(replicas)
+    ]
 
 
 def write(run: Run, policies: list[Policy]) -> None:
@@ -99,9 +92,6 @@ def write(run: Run, policies: list[Policy]) -> None:
 
 def _write_one(run: Run, policy: Policy) -> None:
     policy.write(run)
-    if isinstance(policy.model, clone.Model):
-        W, E, e_pi = (
-            np.asarray(clone.normalize(x))
-            for x in (policy.model.W, policy.model.E, policy.model.e_pi)
-        )
-        run.write_embeddings(W=W, E=E, e_pi=e_pi)
+    arrays = algorithm(policy.algo).embeddings(policy.model)
+    if arrays:
+        run.write_embeddings(**{k: np.asarray(v) for k, v in arrays.items()})

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from manyhands.algos import bcq, vae_bc
-from manyhands.algos.algorithm import Algorithm, Common, Given
+from manyhands.algos.algorithm import Algorithm, Common, Given, Need
 from manyhands.algos.bcq import soft_minimum
 from manyhands.nn.actors import uniform_mlp
 from manyhands.nn.bundle import Bundle
@@ -250,6 +250,5 @@ PLAS = Algorithm(
     model,
     act,
     skeleton,
-    first="vae_bc",
-    first_changes=vae_changes,
+    needs=(Need("vae_bc", vae_changes),),
 )

@@ -20,7 +20,7 @@ from manyhands.runs import Run, flatten, unflatten
 from manyhands.types import Box, Pytree
 
 # What lies around the model of every algorithm.
-OUTER = ("box.low", "box.high", "scaling.center", "scaling.scale")
+OUTER = {"box.low", "box.high", "scaling.center", "scaling.scale"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,13 +98,19 @@ class Policy:
 def load_policy(path: str | Path) -> Policy:
     """What `Policy.save` or a training run has written."""
     run = Run(path)
-    about = run.read_object("policy.json", ("algo", "options", "env_id", "summary"))
+    entries = ("algo", "options", "env_id", "summary", "arrays")
+    about = run.read_object("policy.json", entries)
     with named_in_errors(run.path / "policy.json"):
         if not isinstance(about["env_id"], str | None):
             raise UserError(f"env_id: expected text or null, got {about['env_id']!r}")
         learner = algorithm(about["algo"])
         default = next(iter(learner.presets.values()))
         options = restore(type(default), about["options"])
+        if not isinstance(about["arrays"], dict) or not set(about["arrays"]) >= OUTER:
+            raise UserError(
+                f"arrays: expected an object with {', '.join(sorted(OUTER))}, got "
+                f"{about['arrays']}"
+            )
     arrays = run.read_arrays("policy.safetensors")
     model = {
         name.removeprefix("model"): leaf
@@ -112,8 +118,7 @@ def load_policy(path: str | Path) -> Policy:
         if name.startswith("model")
     }
     with named_in_errors(run.path / "policy.safetensors"):
-        # Files of earlier versions do not say.
-        _check_arrays(arrays, about.get("arrays", dict.fromkeys(OUTER)))
+        _check_arrays(arrays, about["arrays"])
         policy = Policy(
             algo=about["algo"],
             options=options,
@@ -131,14 +136,12 @@ def _kind(array: np.ndarray) -> str:
     return f"{array.dtype}{array.shape}"
 
 
-def _check_arrays(
-    arrays: dict[str, np.ndarray], expected: dict[str, str | None]
-) -> None:
-    """Are they those that were saved? Of None, only that it is there is known."""
+def _check_arrays(arrays: dict[str, np.ndarray], expected: dict[str, str]) -> None:
+    """Compare types and shapes with those that were saved."""
     for name, kind in expected.items():
         found = _kind(arrays[name]) if name in arrays else "nothing"
-        if name not in arrays or kind not in (None, found):
-            raise UserError(f"{name}: expected {kind or 'an array'}, got {found}")
+        if kind != found:
+            raise UserError(f"{name}: expected {kind}, got {found}")
 
 
 def _check_acting(policy: Policy) -> None:

@@ -1,30 +1,28 @@
 """`train`: from a data set to a policy, without an environment."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
-from manyhands.algos import asked, outcome, starting_sets
-from manyhands.algos.algorithm import Given, Stage
-from manyhands.algos.asked import Asked
-from manyhands.algos.cases import Case, Place
-from manyhands.algos.evaluate import Judge, behaviors_score
+from manyhands.algos import outcome
+from manyhands.algos.evaluate import Judge
 from manyhands.algos.policy import Policy, load_policy
-from manyhands.algos.training import Progress, Replica, Training
+from manyhands.algos.replicas import DataSet, Fitted, data_sets, replicas
+from manyhands.algos.request import Request, in_rows, resolve
+from manyhands.algos.training import PolicyStage
 from manyhands.algos.watching import Watch
 from manyhands.behavior.estimate import Behavior
-from manyhands.behavior.fit import fit, names_of
+from manyhands.behavior.fit import fit
 from manyhands.behavior.methods import METHODS
-from manyhands.behavior.problem import Scaling
 from manyhands.data.trajectories import Trajectories
-from manyhands.fleet import Packed
+from manyhands.dynamics import fit as dynamics
 from manyhands.runs import Run, environment
+from manyhands.training import loop
+from manyhands.training.loop import Progress, silent
+from manyhands.training.planned import announce
 from manyhands.types import Pytree
 
-
-def _silent(done: int, shown: dict[str, float]) -> None:
-    """The default: nobody is watching."""
+Inspect = Callable[[int, list[Any]], None]
 
 
 @overload
@@ -57,7 +55,6 @@ def train(
     *,
     behavior: Behavior | Sequence[Behavior] | None = None,
     k: int | str | Sequence[int | str] | None = None,
-    steps: int | None = None,
     seed: int | Sequence[int] = 0,
     preset: str = "default",
     out: str | Path | None = None,
@@ -67,8 +64,8 @@ def train(
     workers: int | None = None,
     scale_actions: bool = False,
     checkpoint_seconds: float = 60.0,
-    progress: Progress = _silent,
-    inspect: Callable[[int, list[Any]], None] | None = None,
+    progress: Progress = silent,
+    inspect: Inspect | None = None,
     retrain: bool = True,
     **changes: Any,
 ) -> Policy | list[Policy]:
@@ -83,8 +80,7 @@ def train(
             seeds; fitted first if None.
         k: how many behaviors to look for then, or "auto". Likewise. If None: ten, or as
             many as there are trajectories.
-        steps: updates; the preset's number if None.
-        seed: likewise; so do sequences of options that are floats. Every data set comes
+        seed: likewise; so do sequences of options that are traced. Every data set comes
             with every k, that with every option, and that with every seed, in this
             order.
         preset: `default`, or `paper` for the printed hyper-parameters.
@@ -96,218 +92,183 @@ def train(
         scale_actions: stretch actions from the data's bounds to the environment's,
             where policies are evaluated.
         checkpoint_seconds: how much work an interruption may cost.
-        progress: called with the updates done and what there is to show.
+        progress: called with the updates made and values to show. A `begin` that it
+            may have is called with each stage (see `training.planned`).
         inspect: called with the updates done and the models of all replicas, whenever
             these are evaluated along the way.
         retrain: train once more what is finished in `out`; if False, read it.
-        changes: single options, see the algorithm's `Options`.
+        changes: single options, such as `steps`; see the algorithm's `Options`.
 
     Returns:
         A `Policy`, or a list where `data`, `behavior`, `k`, `seed` or an option is a
         sequence.
     """
-    if steps is not None:
-        changes["steps"] = steps
-    wanted = asked.everything(
+    request = resolve(
         data,
         algo,
-        behavior,
-        k,
-        seed,
-        preset,
-        changes,
+        behavior=behavior,
+        k=k,
+        seed=seed,
+        preset=preset,
         env=env,
         episodes=episodes,
         evaluations=evaluations,
         scale_actions=scale_actions,
+        **changes,
     )
-    run = Run(out) if out is not None else None
-    if run:
-        config = {
-            "algo": algo,
-            "seeds": wanted.seeds,
-            "preset": preset,
-            "k": wanted.ks if len(wanted.ks) > 1 else wanted.ks[0],
-            "options": asked.as_written(wanted.options, wanted.ks),
-            "behavior": None if behavior is None else "given",
-            "data": names_of(data),
-            "env": wanted.envs[0] if isinstance(data, Trajectories) else wanted.envs,
-        }
-        more = {"evaluations": [evaluations, episodes], "scale_actions": scale_actions}
-        finished = not retrain and (run.path / "summary.json").exists()
-        _begin(run, config, more, finished)
-        if finished:
-            many = len(wanted.sets) * len(wanted.ks) * len(wanted.seeds)
-            places = run.replicas(many * len(wanted.options[0]))
-            policies = [load_policy(place) for place in places]
-            return policies if wanted.several else policies[0]
-    first = wanted.behaviors or _first(
-        wanted,
-        data,
-        run,
-        preset=wanted.learner.preset_first(preset),
+    policies = carry_out(
+        request,
+        out,
+        workers=workers,
         checkpoint_seconds=checkpoint_seconds,
         progress=progress,
+        inspect=inspect,
+        retrain=retrain,
     )
-    cases, places = _cases(wanted, first), _places(wanted, first)
-    dynamics: list[Any] = [None] * len(cases)
-    if wanted.learner.before:
-        stage = Stage(
-            [(place.data, place.scaling) for place in places],
-            [(case.place, case.seed, case.options) for case in cases],
-            run,
-            progress,
-            checkpoint_seconds,
-        )
-        dynamics = wanted.learner.before(stage)
-    replicas, packed = _prepare(places, cases, dynamics)
+    return policies if request.several else policies[0]
+
+
+def carry_out(
+    request: Request,
+    out: str | Path | None = None,
+    *,
+    workers: int | None = None,
+    checkpoint_seconds: float = 60.0,
+    progress: Progress = silent,
+    inspect: Inspect | None = None,
+    retrain: bool = True,
+) -> list[Policy]:
+    """Train the stages of a request; the other arguments are those of `train`."""
+    run = Run(out) if out is not None else None
+    if run:
+        finished = not retrain and (run.path / "summary.json").exists()
+        _begin(run, request, finished)
+        if finished:
+            return [load_policy(place) for place in run.replicas(request.replicas)]
+    how = checkpoint_seconds, progress
+    behaviors = _behaviors(request, run, *how)
+    sets = data_sets(request, behaviors)
+    members, packed = replicas(
+        request, sets, behaviors, _dynamics(request, sets, run, *how)
+    )
     judge = None
-    if wanted.plays:
-        seats = [places[case.place].seat for case in cases]
-        judge = Judge(algo, seats, episodes, workers, scale_actions)
+    if request.plays:
+        sources = [member.source for member in members]
+        judge = Judge(
+            request.algo, sources, request.episodes, workers, request.scale_actions
+        )
     try:
         watch = None
-        if judge and evaluations:
-            watch = Watch.of(judge.look, evaluations, cases[0].options.steps)
+        if judge and request.evaluations:
+            steps = members[0].options.steps
+            watch = Watch.of(judge.look, request.evaluations, steps)
 
-        def looked_at(step: int, models: Pytree) -> None:
+        def inspected(step: int, models: Pytree) -> None:
             if inspect:
-                inspect(step, outcome.models_of(models, replicas))
+                inspect(step, outcome.models_of(request.learner, models, members))
 
-        result = Training(
-            wanted.learner,
-            replicas,
-            packed,
-            run,
-            watch,
-            progress,
-            checkpoint_seconds,
-            looked_at,
-        ).train()
-        final = judge.look(result.models) if judge else [None] * len(replicas)
+        stage = PolicyStage(request.learner, members, packed, watch, inspected)
+        announce(progress, request.stages[-1])
+        result = loop.train(stage, run, progress, checkpoint_seconds)
+        models = stage.models()
+        final = judge.look(models) if judge else [None] * len(members)
     finally:
         if judge:
             judge.close()
+    own = outcome.models_of(request.learner, models, members)
     policies = [
-        outcome.policy_of(algo, places[case.place], case, replica, result, r, final[r])
-        for r, (case, replica) in enumerate(zip(cases, replicas))
+        outcome.policy_of(request, member, model, result, last)
+        for member, model, last in zip(members, own, final)
     ]
-    for policy in policies:
-        policy.summary["policy"]["scale_actions"] = scale_actions
     if run:
         outcome.write(run, policies)
-    return policies if wanted.several else policies[0]
+    return policies
 
 
-def _begin(
-    run: Run, config: dict[str, Any], more: dict[str, Any], finished: bool
-) -> None:
-    """
-    Args:
-        config: what decides the policies.
-        more: what does not, but what is said of them.
-    """
+def _begin(run: Run, request: Request, finished: bool) -> None:
     run.check()
+    config = request.config()
+    origin = {"behavior_run": request.behavior_run} if request.given else {}
+    # What does not decide the policies, but is said about them.
+    more = {
+        "evaluations": [request.evaluations, request.episodes],
+        "scale_actions": request.scale_actions,
+    }
     # Where policies are played decides nothing else, until some have been.
     played = any("evaluation/return_mean" in row for row in run.metrics())
     same = [key for key in config if key != "env" or played or finished]
     same += more if finished else []
-    run.begin(config | more | {"environment": environment()}, same)
+    run.begin(config | more | origin | {"environment": environment()}, same)
 
 
-def _cases(wanted: Asked, first: list[list[list[Any]]]) -> list[Case]:
-    """All replicas, in their order."""
-    return [
-        Case(n, number, options, one)
-        for n, of_set in enumerate(first)
-        for of_k in of_set
-        for options in wanted.options[n]
-        for number, one in zip(wanted.seeds, of_k)
-    ]
+# Stages before the policy
 
 
-def _places(wanted: Asked, first: list[list[list[Any]]]) -> list[Place]:
-    """One for every data set."""
-    return [
-        Place(one, e, _scaling(one, of_set[0], found[0][0]), behaviors_score(one, e))
-        for one, e, of_set, found in zip(
-            wanted.sets, wanted.envs, wanted.options, first
-        )
-    ]
-
-
-# What is fitted first
-
-
-def _first(
-    wanted: Asked,
-    data: Trajectories | Sequence[Trajectories],
-    run: Run | None,
-    **how: Any,
-) -> list[list[list[Any]]]:
+def _behaviors(
+    request: Request, run: Run | None, checkpoint_seconds: float, progress: Progress
+) -> Fitted:
     """For every data set, k and seed a `Behavior`, a `Policy` or None: all in one
     program."""
-    learner, ks, seeds = wanted.learner, wanted.ks, wanted.seeds
-    many = len(wanted.sets) * len(ks) * len(seeds)
+    if request.given is not None:
+        return request.given
+    need, sets, seeds = request.learner.behavior_need, request.sets, request.seeds
+    many = len(sets) * len(request.ks) * len(seeds)
+    if need is None or need.only_given:
+        return in_rows([None] * many, len(sets), len(seeds))
     out = run.path / "behavior" if run else None
-    if learner.first is None:
-        found = [None] * many
-    elif out and (out / "summary.json").exists():
-        found = _fitted_before(out, learner.first, many)
+    if out and (out / "summary.json").exists():
+        # By a run that was interrupted later on.
+        read = Behavior.load if need.learner in METHODS else load_policy
+        found: Any = [read(place) for place in Run(out).replicas(many)]
+        return in_rows(found, len(sets), len(seeds))
+    announce(progress, request.stages[0])
+
+    def shown(done: int, values: dict[str, float]) -> None:
+        progress(done, values)  # without `begin`: this stage has been announced
+
+    how: dict[str, Any] = dict(
+        seed=seeds,
+        preset=request.learner.preset_before(request.preset),
+        out=out,
+        checkpoint_seconds=checkpoint_seconds,
+        progress=shown,
+        **need.changes(request.options[0][0]),
+    )
+    data = sets[0] if request.single else sets
+    if need.learner in METHODS:
+        how["steps"] = request.behavior_options.steps
+        ks = request.ks if request.learner.fits_behavior_set else None
+        found = fit(data, need.learner, k=ks, **how)
     else:
-        changes = learner.first_changes(wanted.options[0][0])
-        if learner.first in METHODS:
-            k = ks if learner.first == "vq" else None
-            found = fit(data, learner.first, k=k, seed=seeds, out=out, **how, **changes)
-        else:
-            found = train(
-                data, learner.first, seed=seeds, out=out, episodes=0, **how, **changes
-            )
-    assert isinstance(found, list)
-    return asked.in_rows(found, len(wanted.sets), len(seeds))
+        found = train(data, need.learner, episodes=0, **how)
+    return in_rows(found, len(sets), len(seeds))
 
 
-def _fitted_before(folder: Path, first: str, many: int) -> list[Any]:
-    """By a run that was interrupted later on."""
-    read = Behavior.load if first in METHODS else load_policy
-    return [read(place) for place in Run(folder).replicas(many)]
-
-
-def _scaling(data: Trajectories, options: Any, first: Any) -> Scaling:
-    """That which what was fitted first has been given, or the data's own."""
-    if first is not None:
-        return first.scaling
-    if options.standardise:
-        return Scaling.of(data.observations)
-    return Scaling.none(data.observation_size)
-
-
-def _prepare(
-    places: list[Place], cases: list[Case], dynamics: list[Any]
-) -> tuple[list[Replica], Packed]:
-    """What replicas start from, and the rows that they learn from, scaled."""
-    firsts = [case.first for case in cases]
-    starts: list[Any] = [None] * len(cases)
-    if isinstance(firsts[0], Behavior) and firsts[0].method == "vq":
-        data = [places[case.place].data for case in cases]
-        starts = starting_sets.starts(firsts, data)
-    elif firsts[0] is not None:
-        starts = [fitted.model for fitted in firsts]
-    packed, rows = Packed.join([_rows(place.data, place.scaling) for place in places])
-    sizes = packed.observation_size, packed.action_size
-    replicas = []
-    for (n, seed, options, _), start, before in zip(cases, starts, dynamics):
-        given = Given(*sizes, places[n].box, start, before, places[n].scaling)
-        replicas.append(Replica(seed, options, given, rows[n]))
-    return replicas, packed
-
-
-def _rows(data: Trajectories, scaling: Scaling) -> Packed:
-    usable = data.renumbered().bootstrappable()
-    return Packed.of(
-        replace(
-            usable,
-            observations=scaling(usable.observations),
-            next_observations=scaling(usable.next_observations),
+def _dynamics(
+    request: Request,
+    sets: list[DataSet],
+    run: Run | None,
+    checkpoint_seconds: float,
+    progress: Progress,
+) -> list[Any]:
+    """For every replica; kept in the run, in `dynamics`."""
+    cells = list(request.cells())
+    planned = [stage for stage in request.stages if stage.folder == "dynamics"]
+    if not planned:
+        return [None] * len(cells)
+    announce(progress, planned[0])
+    jobs = [
+        dynamics.Job(
+            cell.data,
+            request.seeds[cell.seed],
+            request.dynamics_settings(request.options[cell.data][cell.options]),
         )
+        for cell in cells
+    ]
+    return dynamics.fit(
+        [(one.data, one.scaling) for one in sets],
+        jobs,
+        run.path / "dynamics" if run else None,
+        progress,
+        checkpoint_seconds,
     )

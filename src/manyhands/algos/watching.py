@@ -3,10 +3,10 @@
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from manyhands.algos.evaluate import Evaluation
+from manyhands.training.loop import interval
 from manyhands.types import Pytree
 
 # models of all replicas -> an evaluation of each
@@ -26,18 +26,13 @@ class Watch(NamedTuple):
         return Watch(look, max(1, lines) * interval(steps))
 
 
-def interval(steps: int) -> int:
-    """Updates between log lines."""
-    return max(1, min(1000, steps // 40))
-
-
 class Waiting(NamedTuple):
     step: int
     models: Pytree
     found: Future[list[Evaluation]]
 
 
-class Queue(AbstractContextManager):
+class Queue:
     """Models to look at, one after another, in a thread beside the training.
 
     Models stay here until what was found is taken, so that a checkpoint holds all whose
@@ -63,6 +58,6 @@ class Queue(AbstractContextManager):
         """Until the next one has ended, but no longer than this."""
         wait([self.waiting[0].found], timeout=seconds)
 
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
         # After an error only the one that has begun is waited for.
         self.aside.shutdown(cancel_futures=True)

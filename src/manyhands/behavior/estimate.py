@@ -50,6 +50,7 @@ class Behavior:
     usual_length: float  # of training trajectories
     fingerprint: str  # of the data it was fitted to
     summary: dict[str, Any] = field(default_factory=dict)
+    run: str | None = None  # the folder that it was read from or written to
 
     @property
     def k(self) -> int:
@@ -216,6 +217,7 @@ class Behavior:
             usual_length=about["usual_length"],
             fingerprint=about["fingerprint"],
             summary=about["summary"],
+            run=str(run.path.resolve()),
         )
 
     def _responsibilities(

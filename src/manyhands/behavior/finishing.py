@@ -8,13 +8,14 @@ import numpy as np
 
 from manyhands.behavior import quantise, vq
 from manyhands.behavior.estimate import Behavior, softmax
-from manyhands.behavior.fitting import Result
+from manyhands.behavior.fitting import Fitted
 from manyhands.behavior.likelihoods import log_probs, printed_codes
 from manyhands.behavior.options import Options
 from manyhands.behavior.problem import Problem
 from manyhands.behavior.scores import calibration, recovery
 from manyhands.data.trajectories import Trajectories
 from manyhands.runs import environment
+from manyhands.training.loop import Result
 
 LEAST_SCATTER = 0.1  # nats a step: a code with one trajectory has no deviation
 
@@ -25,18 +26,19 @@ def finish(
     seed: int,
     method: str,
     options: Options,
-    result: Result,
+    fitted: Fitted,
+    timing: Result,
     single: float | None,
 ) -> Behavior:
     """Number the codes that are left, and find what is to be said of each."""
-    model, data, values = result.model, problem.data, None
+    model, data, values = fitted.model, problem.data, None
     train, test = problem.train, problem.test
     if method == "vq":
-        model, codes, learnt, order = _number_codes(problem, options, result, k)
-        if result.values is not None:
+        model, codes, learnt, order = _number_codes(problem, options, fitted, k)
+        if fitted.values is not None:
             H = operator.attrgetter("H")
             values = vq.Values(
-                *(eqx.tree_at(H, c, c.H[:, order]) for c in result.values)
+                *(eqx.tree_at(H, c, c.H[:, order]) for c in fitted.values)
             )
     else:
         codes = learnt = np.zeros(len(data), np.int64)
@@ -75,7 +77,7 @@ def finish(
     # Held-out steps have had no say in these codes.
     heldout = by_row[np.arange(len(by_row)), learnt[test.trajectory]]
     behavior.summary.update(
-        _summary(data, behavior, k, seed, float(heldout.mean()), single, result)
+        _summary(data, behavior, k, seed, float(heldout.mean()), single, fitted, timing)
     )
     return behavior
 
@@ -83,7 +85,7 @@ def finish(
 def _number_codes(
     problem: Problem,
     options: Options,
-    result: Result,
+    fitted: Fitted,
     k: int | str,
 ) -> tuple[vq.Policy, np.ndarray, np.ndarray, np.ndarray]:
     """Codes in use, the largest first; trajectories by likelihood, or as printed.
@@ -91,7 +93,7 @@ def _number_codes(
     Returns the policy, the code of every trajectory by all of its steps and by those
     learnt from, and what codes were before.
     """
-    policy, active = result.model, result.active
+    policy, active = fitted.model, fitted.active
     if options.init == "random":
         # Codes beyond this replica's k are padding.
         order = np.flatnonzero(active)
@@ -104,7 +106,7 @@ def _number_codes(
     if options.merge and isinstance(k, int) and len(set(learnt.tolist())) > k:
         # Too few steps for a merge on the way.
         learnt, active, _ = quantise.merge(
-            active, train, held, problem.test.counts, result.embedded, k
+            active, train, held, problem.test.counts, fitted.embedded, k
         )
         codes = learnt
     else:
@@ -127,7 +129,8 @@ def _summary(
     seed: int,
     heldout: float,
     single: float | None,
-    result: Result,
+    fitted: Fitted,
+    timing: Result,
 ) -> dict[str, Any]:
     about: dict[str, Any] = {
         "method": behavior.method,
@@ -138,7 +141,7 @@ def _summary(
         "single_gaussian_heldout_log_prob": (
             heldout if behavior.method == "gaussian" else single
         ),
-        "k_curve": [step._asdict() for step in result.path],
+        "k_curve": [step._asdict() for step in fitted.path],
     }
     if data.sources is not None:
         about |= recovery(data.sources, behavior.codes)
@@ -155,9 +158,9 @@ def _summary(
         "behavior": about,
         "timing": {
             "updates": steps,
-            "seconds": result.seconds,
-            "updates_per_second": steps / result.seconds,
-            "compile_seconds": result.compile_seconds,
+            "seconds": timing.seconds,
+            "updates_per_second": steps / timing.seconds,
+            "compile_seconds": timing.compile_seconds,
             "device": environment()["device"],
         },
         "codes": _code_rows(data, behavior),

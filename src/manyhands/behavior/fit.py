@@ -1,8 +1,8 @@
 """`fit`: from a data set to its behaviors."""
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, overload
@@ -12,7 +12,7 @@ import numpy as np
 from manyhands.behavior import vq
 from manyhands.behavior.estimate import Behavior
 from manyhands.behavior.finishing import finish
-from manyhands.behavior.fitting import Fitting, Progress
+from manyhands.behavior.fitting import BehaviorStage
 from manyhands.behavior.likelihoods import log_probs
 from manyhands.behavior.methods import METHODS
 from manyhands.behavior.options import Options, resolve
@@ -20,12 +20,10 @@ from manyhands.behavior.problem import Problem, prepare
 from manyhands.data.trajectories import Trajectories
 from manyhands.errors import UserError, check_seed
 from manyhands.runs import Run, environment, mean_and_std
+from manyhands.training import loop
+from manyhands.training.loop import Progress, silent
 
 USUAL_K = 10
-
-
-def _silent(done: int, shown: dict[str, float]) -> None:
-    """The default: nobody is watching."""
 
 
 @overload
@@ -61,7 +59,8 @@ def fit(
     out: str | Path | None = None,
     compare: bool = False,
     checkpoint_seconds: float = 20.0,
-    progress: Progress = _silent,
+    progress: Progress = silent,
+    inspect: Callable[[int, list[Any]], None] | None = None,
     **changes: Any,
 ) -> Behavior | list[Behavior]:
     """Estimate the behaviors that made a data set, and which trajectory each one made.
@@ -81,7 +80,9 @@ def fit(
         out: a run directory to write to; an interrupted run there is continued.
         compare: fit a single Gaussian too and report its held-out log-probability.
         checkpoint_seconds: how much work an interruption may cost.
-        progress: called with the steps done and what there is to show.
+        progress: called with the updates made and values to show.
+        inspect: called with the updates made and the best models so far of all
+            replicas, at three fixed steps along the way.
         changes: single options, see `Options`.
 
     Returns:
@@ -115,25 +116,33 @@ def fit(
         }
         run.begin(config, same=("method", "k", "seeds", "options", "data"))
     replicas = list(itertools.product(problems, ks, seeds))
-    results = Fitting(
+    stage = BehaviorStage(
         [problem for problem, _, _ in replicas],
         method,
         options,
         [value for _, value, _ in replicas],
         [number for _, _, number in replicas],
-        run,
-        progress,
-        checkpoint_seconds,
-    ).train()
+        inspect,
+    )
+    result = loop.train(stage, run, progress, checkpoint_seconds)
     single = {}
     if compare and method != "gaussian":
         single = {id(p): _single_gaussian(p, options, seeds[0]) for p in problems}
     fitted = [
-        finish(*replica, method, options, result, single.get(id(replica[0])))
-        for replica, result in zip(replicas, results)
+        finish(
+            *replica,
+            method,
+            options,
+            stage.result(r),
+            result,
+            single.get(id(replica[0])),
+        )
+        for r, replica in enumerate(replicas)
     ]
     if run:
         write(run, [one for one in sets for _ in ks for _ in seeds], fitted)
+        places = run.replicas(len(fitted))
+        fitted = [replace(b, run=str(p.resolve())) for b, p in zip(fitted, places)]
     several = not (isinstance(data, Trajectories) and _single(k) and _single(seed))
     return fitted if several else fitted[0]
 
@@ -212,9 +221,9 @@ def _plain(value: Any) -> Any:
 
 def _single_gaussian(problem: Problem, options: Options, seed: int) -> float:
     """Trained as long, so that the comparison is fair."""
-    how = None, _silent, np.inf
-    fitting = Fitting([problem], "gaussian", options, [1], [seed], *how)
-    model = fitting.train()[0].model
+    stage = BehaviorStage([problem], "gaussian", options, [1], [seed])
+    loop.train(stage, None, silent, np.inf)
+    model = stage.result(0).model
     return float(log_probs("gaussian", model, problem, problem.test).mean())
 
 

@@ -1,12 +1,8 @@
-"""The loop that fits behaviors: stages, what happens between them, checkpoints.
+"""Behaviors as a stage of the loop: phases of training, and the work between chunks.
 
-Replicas (data sets, K, seeds) train together. Between chunks of steps, on the host:
-trajectories are assigned, codes merged, the best parameters on held-out steps kept,
-progress saved. All of it is decided by the step and the seed, so an interrupted run
-goes on to the same bits.
+Replicas (data sets, K, seeds) train together.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from manyhands import fleet
 from manyhands.behavior import quantise, vq, vq_learning
 from manyhands.behavior.likelihoods import (
     heldout_log_probs,
@@ -27,24 +22,22 @@ from manyhands.behavior.merging import Step
 from manyhands.behavior.methods import METHODS
 from manyhands.behavior.options import Options
 from manyhands.behavior.problem import Problem
-from manyhands.behavior.schedule import Stage, events, interval, plan
+from manyhands.behavior.schedule import Phase, events, interval, plan
 from manyhands.behavior.scores import recovery
 from manyhands.fleet import Packed, Replicas
-from manyhands.interrupts import stop_politely
 from manyhands.nn.bundle import Bundle
-from manyhands.runs import Run
+from manyhands.training.loop import Chunk, Means, Row, Stage, along
+from manyhands.training.replicas import put, stack, take
 from manyhands.types import Pytree
 
+INSPECTIONS = 3  # along a fit
 MOST_CODES = 64  # that "auto" starts from
 NEVER = 1e30
 
-Progress = Callable[[int, dict[str, float]], None]  # steps done, what to show
 
+class Memory(NamedTuple):
+    """What a fit carries beside the state; leaves lead with the replica."""
 
-class Snapshot(NamedTuple):
-    """All that training carries from chunk to chunk; leaves lead with the replica."""
-
-    state: Pytree
     active: jax.Array  # [replica, code] which codes there are
     best: Pytree  # the model that did best on held-out steps
     best_score: jax.Array  # [replica]
@@ -52,7 +45,7 @@ class Snapshot(NamedTuple):
 
 
 @dataclass
-class Result:
+class Fitted:
     """One replica's outcome."""
 
     model: Pytree
@@ -60,9 +53,6 @@ class Result:
     active: np.ndarray
     embedded: np.ndarray
     path: list[Step]  # of merges, the first time codes were compared
-    metrics: list[dict[str, Any]]
-    seconds: float
-    compile_seconds: float
 
 
 def codes_to_start_with(k: int | str, trajectories: int, options: Options) -> int:
@@ -75,8 +65,9 @@ def codes_to_start_with(k: int | str, trajectories: int, options: Options) -> in
     return k
 
 
-class Fitting:
-    """One call of `fit`, from the prepared data to fitted models."""
+class BehaviorStage(Stage):
+    """Between chunks trajectories are assigned, codes merged, and the best parameters
+    on held-out steps kept."""
 
     def __init__(
         self,
@@ -85,34 +76,30 @@ class Fitting:
         options: Options,
         ks: list[int | str],
         seeds: list[int],
-        run: Run | None,
-        progress: Progress,
-        checkpoint_seconds: float,
+        inspect: Callable[[int, list[Any]], None] | None = None,
     ):
         self.problems, self.method, self.options = problems, method, options
-        self.ks, self.seeds, self.run, self.progress = ks, seeds, run, progress
-        self.checkpoint_seconds = checkpoint_seconds
+        self.inspect = inspect
+        self.ks, self.seeds, self.steps = ks, seeds, options.steps
         different = list({id(problem): problem for problem in problems}.values())
         self.packed, ranges = Packed.join([problem.packed for problem in different])
         rows = {id(problem): where for problem, where in zip(different, ranges)}
         self.rows = [rows[id(problem)] for problem in problems]
         # W of the smaller data sets is padded.
         self.trajectories = max(len(problem.data) for problem in problems)
-        starts = [
+        self.starts = [
             codes_to_start_with(k, len(problem.data), options)
             for k, problem in zip(ks, problems)
         ]
-        self.starts = starts
-        self.stages = plan(method, options)
-        self.events = events(method, options, self.stages)
+        self.phases = plan(method, options)
+        self.events = events(method, options, self.phases)
         self.paths: list[list[Step]] = [[] for _ in ks]
-        self.history: list[dict[str, Any]] = []
-        self.step = 0
-        self.snapshot = self._start(max(starts))
+        self.state, self.kept = self._start(max(self.starts))
+        self.values: dict[str, float] = {}
 
     # Start
 
-    def _start(self, codes: int) -> Snapshot:
+    def _start(self, codes: int) -> tuple[Pytree, Memory]:
         method, packed = METHODS[self.method], self.packed
         sizes = packed.observation_size, packed.action_size, codes, self.trajectories
 
@@ -123,18 +110,18 @@ class Fitting:
 
         # One by one: what is compiled serves any number of replicas.
         states = [one(jnp.uint32(seed)) for seed in self.seeds]
-        state = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+        state = stack(states)
         active = jnp.arange(codes) < jnp.asarray(self.starts)[:, None]
         model = jax.tree.map(jnp.copy, method.model(state))
         quantised = any(event == "quantise" for event in self.events.values())
         shape = len(self.seeds), self.trajectories if quantised else 0, vq.EMBEDDING
         lowest = jnp.full(len(self.seeds), -jnp.inf)
-        return Snapshot(state, active, model, lowest, jnp.zeros(shape))
+        return state, Memory(active, model, lowest, jnp.zeros(shape))
 
-    def _replicas(self, stage: Stage) -> Replicas:
+    def _replicas(self, phase: Phase) -> Replicas:
         many = len(self.seeds)
-        options, length = self.options, stage.end - stage.first
-        decays = options.rate_decay and stage is self.stages[-1]
+        options, length = self.options, phase.end - phase.first
+        decays = options.rate_decay and phase is self.phases[-1]
         rates: dict[str, Any] = dict(
             policy_rate=options.policy_rate,
             embedding_rate=options.policy_rate * options.embedding_factor,
@@ -157,99 +144,80 @@ class Fitting:
             size=jnp.asarray([len(rows) for rows in self.rows], jnp.int32),
             config=vq_learning.Config(**config),
             fitted=vq_learning.Fitted(
-                jax.tree.map(lambda *leaves: jnp.stack(leaves), *boxes),
-                self.snapshot.active,
+                stack(boxes),
+                self.kept.active,
             ),
         )
 
-    # The loop
+    def _phase(self, step: int) -> Phase:
+        """The one that makes the update after so many."""
+        return next(phase for phase in self.phases if step < phase.end)
 
-    def train(self) -> list[Result]:
-        started, compiling = time.perf_counter(), 0.0
-        self._resume()
-        saved = time.perf_counter()
-        with stop_politely() as stopped:
-            for stage in self.stages:
-                while self.step < stage.end:
-                    steps = self._chunk(stage)
-                    before = time.perf_counter()
-                    state, metrics = fleet.advance(
-                        stage.update,
-                        self.snapshot.state,
-                        self._replicas(stage),
-                        self.packed,
-                        self.step,
-                        steps,
-                        self.options.batch_size,
-                    )
-                    jax.block_until_ready(state)
-                    if self.step == stage.first:
-                        compiling += time.perf_counter() - before
-                    self.snapshot = self.snapshot._replace(state=state)
-                    self.step += steps
-                    self._between(stage, metrics)
-                    now = time.perf_counter()
-                    last = self.step == self.stages[-1].end
-                    if stopped() or last or now - saved > self.checkpoint_seconds:
-                        self._checkpoint()
-                        saved = now
-                    if stopped():
-                        raise KeyboardInterrupt
-        seconds = time.perf_counter() - started
-        return [self._result(r, seconds, compiling) for r in range(len(self.seeds))]
+    def chunk(self, step: int) -> Chunk:
+        """To the next line of metrics: nearly always as many, so compiled once."""
+        phase, every = self._phase(step), interval(self.options)
+        steps = min(phase.end, (step // every + 1) * every) - step
+        batch = self.options.batch_size
+        return Chunk(phase.update, self._replicas(phase), self.packed, steps, batch)
 
-    def _chunk(self, stage: Stage) -> int:
-        """Steps until something is due; nearly always as many, so compiled once."""
-        every = interval(self.options)
-        return min(stage.end, (self.step // every + 1) * every) - self.step
+    # Hooks
 
-    def _between(self, stage: Stage, metrics: dict[str, jax.Array]) -> None:
-        scores = self._heldout(stage)
+    def between(self, step: int, metrics: Means) -> list[Row]:
+        phase = self._phase(step - 1)
+        scores = self._heldout(phase)
         self._keep_best(scores)
-        if event := self.events.get(self.step):
+        if event := self.events.get(step):
             for r in range(len(self.seeds)):
-                self._on_replica(r, event)
+                self._on_replica(r, event, step)
         rows = [
             {
-                "step": self.step,
+                "step": step,
                 "replica": r,
                 "seed": self.seeds[r],
                 "heldout_log_prob": float(scores[r]),
-                "codes": int(self.snapshot.active[r].sum()),
+                "codes": int(self.kept.active[r].sum()),
                 **{name: float(values[r]) for name, values in metrics.items()},
-                **self._agreement(r, stage),
+                **self._agreement(r, phase),
             }
             for r in range(len(self.seeds))
         ]
-        self.history += rows
-        if self.run:
-            self.run.append_metrics(rows)
-        shown = {"log-prob": rows[0]["heldout_log_prob"], "codes": rows[0]["codes"]}
-        self.progress(self.step, shown)
+        if self.inspect and step in along(self.steps, INSPECTIONS):
+            self.inspect(step, [self._best(r) for r in range(len(self.seeds))])
+        first = rows[0]
+        self.values = {"log-prob": first["heldout_log_prob"], "codes": first["codes"]}
+        return rows
+
+    def shown(self) -> dict[str, float]:
+        return self.values
+
+    def memory(self) -> tuple[Memory, dict[str, Any]]:
+        return self.kept, {"paths": self.paths}
+
+    def restore(self, memory: Memory, notes: dict[str, Any]) -> None:
+        self.kept = memory
+        self.paths = [[Step(*step) for step in path] for path in notes["paths"]]
 
     # What happens between chunks
 
-    def _on_replica(self, r: int, event: str) -> None:
+    def _on_replica(self, r: int, event: str, step: int) -> None:
         """`quantise`, `assign` or `merge`: they change W, E and the active codes."""
-        snapshot, problem = self.snapshot, self.problems[r]
-        active = np.asarray(snapshot.active[r])
+        kept, problem = self.kept, self.problems[r]
+        active = np.asarray(kept.active[r])
         if event == "quantise":
-            policy = _cut(_row(snapshot.best, r), problem)
-            embedded = snapshot.embedded.at[r, : len(policy.W)].set(
-                vq.normalize(policy.W)
-            )
-            snapshot = snapshot._replace(embedded=embedded)
-            policy, kept = quantise.start_codes(policy, self.starts[r], self.seeds[r])
-            active = kept & active
-            state = vq_learning.fresh(self._padded(policy), _row(snapshot.state, r))
+            policy = _cut(take(kept.best, r), problem)
+            embedded = kept.embedded.at[r, : len(policy.W)].set(vq.normalize(policy.W))
+            kept = kept._replace(embedded=embedded)
+            policy, used = quantise.start_codes(policy, self.starts[r], self.seeds[r])
+            active = used & active
+            state = vq_learning.fresh(self._padded(policy), take(self.state, r))
         else:
-            state = _row(snapshot.state, r)
+            state = take(self.state, r)
             policy = _cut(state.policy.tree(), problem)
             train = sums_by_code(policy, problem, problem.train, active)
             if event == "merge":
                 held = sums_by_code(policy, problem, problem.test, active)
                 # Only the last merge is forced: until then more codes are purer ones.
-                last = self.step == max(s for s, e in self.events.items() if e == event)
+                last = step == max(s for s, e in self.events.items() if e == event)
                 at_most = self.ks[r] if last else self.starts[r]
                 at_most = self.starts[r] if at_most == "auto" else at_most
                 counts = problem.test.counts
@@ -270,15 +238,20 @@ class Fitting:
             policy = quantise.move_to_codes(policy, codes, active)
             params = Bundle.of(self._padded(policy))
             state = state._replace(policy=state.policy._replace(params=params))
-        self.snapshot = snapshot._replace(
-            state=_put(snapshot.state, r, state),
-            active=snapshot.active.at[r].set(active),
-            best_score=(
-                snapshot.best_score
-                if event == "assign"
-                else snapshot.best_score.at[r].set(-jnp.inf)
-            ),
+        self.state = put(self.state, r, state)
+        score = kept.best_score
+        self.kept = kept._replace(
+            active=kept.active.at[r].set(active),
+            best_score=score if event == "assign" else score.at[r].set(-jnp.inf),
         )
+
+    def _best(self, r: int) -> Pytree:
+        """The best model so far, without padding and codes that are not used."""
+        model = _cut(take(self.kept.best, r), self.problems[r])
+        if not isinstance(model, vq.Policy):
+            return model
+        E = model.E[np.asarray(self.kept.active[r])]
+        return eqx.tree_at(lambda p: p.E, model, E)
 
     def _padded(self, policy: vq.Policy) -> vq.Policy:
         """With as many trajectories as all replicas have, see `_cut`."""
@@ -288,83 +261,59 @@ class Fitting:
         return eqx.tree_at(lambda p: p.W, policy, W)
 
     def _embedded(self, r: int) -> np.ndarray:
-        rows = self.snapshot.embedded[r, : len(self.problems[r].data)]
+        rows = self.kept.embedded[r, : len(self.problems[r].data)]
         return np.asarray(rows, np.float64)
 
     def _keep_best(self, score: np.ndarray) -> None:
         """Where data is small, more steps fit it worse: remember the best ones."""
-        better = score > np.asarray(self.snapshot.best_score)
-        model = METHODS[self.method].model(self.snapshot.state)
+        better = score > np.asarray(self.kept.best_score)
+        model = METHODS[self.method].model(self.state)
 
         def choose(new, old):
             mask = jnp.asarray(better).reshape(-1, *[1] * (new.ndim - 1))
             return jnp.where(mask, new, old)
 
-        self.snapshot = self.snapshot._replace(
-            best=jax.tree.map(choose, model, self.snapshot.best),
-            best_score=jnp.maximum(jnp.asarray(score), self.snapshot.best_score),
+        self.kept = self.kept._replace(
+            best=jax.tree.map(choose, model, self.kept.best),
+            best_score=jnp.maximum(jnp.asarray(score), self.kept.best_score),
         )
 
-    def _heldout(self, stage: Stage) -> np.ndarray:
+    def _heldout(self, phase: Phase) -> np.ndarray:
         """[replica] log-probability of held-out steps under their trajectory's code."""
-        models = METHODS[self.method].model(self.snapshot.state)
+        models = METHODS[self.method].model(self.state)
         scores = [
             heldout_log_probs(
                 self.method,
-                _cut(_row(models, r), problem),
+                _cut(take(models, r), problem),
                 problem,
-                np.asarray(self.snapshot.active[r]),
-                by_code=stage.update is not vq_learning.embed,
+                np.asarray(self.kept.active[r]),
+                by_code=phase.update is not vq_learning.embed,
             ).mean()
             for r, problem in enumerate(self.problems)
         ]
         return np.array(scores, np.float32)
 
-    def _agreement(self, r: int, stage: Stage) -> dict[str, float]:
+    def _agreement(self, r: int, phase: Phase) -> dict[str, float]:
         """How far codes agree with the sources by now, where these are known."""
         sources = self.problems[r].data.sources
-        if sources is None or stage.update is not vq_learning.update:
+        if sources is None or phase.update is not vq_learning.update:
             return {}
-        policy = _row(self.snapshot.state.policy, r).tree()
+        policy = take(self.state.policy, r).tree()
         policy = _cut(policy, self.problems[r])
-        codes = printed_codes(policy, np.asarray(self.snapshot.active[r]))
+        codes = printed_codes(policy, np.asarray(self.kept.active[r]))
         return {"ari": recovery(sources, codes)["ari"]}
 
-    # Interruptions
-
-    def _checkpoint(self) -> None:
-        if self.run:
-            about = {"step": self.step, "paths": self.paths, "history": self.history}
-            self.run.write_checkpoint(self.snapshot, about)
-
-    def _resume(self) -> None:
-        found = self.run.read_checkpoint(lambda _: self.snapshot) if self.run else None
-        if self.run and found:
-            self.snapshot, about = found
-            self.step = about["step"]
-            self.paths = [[Step(*s) for s in path] for path in about["paths"]]
-            self.history = about["history"]
-        if self.run:
-            self.run.rewind_metrics(self.step)
-
-    def _result(self, r: int, seconds: float, compiling: float) -> Result:
+    def result(self, r: int) -> Fitted:
         values = None
         if self.method == "vq":
-            values = vq_learning.values(_row(self.snapshot.state, r))
-        return Result(
-            _cut(_row(self.snapshot.best, r), self.problems[r]),
+            values = vq_learning.values(take(self.state, r))
+        return Fitted(
+            _cut(take(self.kept.best, r), self.problems[r]),
             values,
-            np.asarray(self.snapshot.active[r]),
+            np.asarray(self.kept.active[r]),
             self._embedded(r),
             self.paths[r],
-            [row for row in self.history if row["replica"] == r],
-            seconds,
-            compiling,
         )
-
-
-def _row(tree: Pytree, r: int) -> Pytree:
-    return jax.tree.map(lambda leaf: leaf[r], tree)
 
 
 def _cut(model: Pytree, problem: Problem) -> Pytree:
@@ -372,7 +321,3 @@ def _cut(model: Pytree, problem: Problem) -> Pytree:
     if not isinstance(model, vq.Policy):
         return model
     return eqx.tree_at(lambda p: p.W, model, model.W[: len(problem.data)])
-
-
-def _put(tree: Pytree, r: int, leaf: Pytree) -> Pytree:
-    return jax.tree.map(lambda all_, one: all_.at[r].set(one), tree, leaf)

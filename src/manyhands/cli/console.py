@@ -6,7 +6,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import (
@@ -20,6 +19,7 @@ from rich.table import Column
 from rich.text import Text
 
 from manyhands.errors import UserNote
+from manyhands.training.planned import Planned
 
 PATIENCE = 2.0  # seconds without a sign of life that a person should not have to bear
 
@@ -86,85 +86,102 @@ def progress(what: str, total: int) -> Iterator[Callable[..., None]]:
     yield say
 
 
-class First(NamedTuple):
-    """What is fitted before a policy learns."""
+class UnderWay:
+    """The stage that is being trained, and how fast."""
 
-    name: str
-    steps: int
-    at_most: bool = False  # it may end earlier
+    def __init__(self, what: str, stages: Sequence[Planned]):
+        self.what, self.last = what, stages[-1]
+        self.begin(stages[0])
 
+    def begin(self, stage: Planned) -> None:
+        self.stage, self.since = stage, None
 
-class Stages:
-    """Which of a learner's stages is under way, and how fast it is.
-
-    What a policy needs is fitted first and counts its own updates: a new stage is one
-    whose count falls back, or one that was foretold and has other things to show.
-    """
-
-    def __init__(self, what: str, steps: int, before: Sequence[First]):
-        self.coming = [one._replace(name=f"{what}, {one.name} first") for one in before]
-        self.coming.append(First(what, steps))
-        self.what, self.steps, self.at_most = self.coming.pop(0)
-        self.names: set[str] | None = None  # of what it shows; None: nothing yet
+    @property
+    def name(self) -> str:
+        if self.stage == self.last:
+            return self.what
+        return f"{self.what}, {self.stage.name} first"
 
     def at(self, done: int, values: Mapping[str, float]) -> str:
-        """Take note of a report, and say what there is to show."""
-        now, names = time.monotonic(), set(values)
-        self.new = self.names is None
-        if not self.new and (done < self.last or (self.coming and names != self.names)):
-            self.new = True
-            if self.coming:
-                self.what, self.steps, self.at_most = self.coming.pop(0)
-        if self.new:  # compiling is over, and a continued run starts where it stopped
+        """Take note of a report; the words to show for it."""
+        now = time.monotonic()
+        if self.since is None:  # a continued run starts where it stopped
             self.since = now, done
-        self.names, self.last = names, done
         words = [f"{name} {value:.4g}" for name, value in values.items()]
         began, there = self.since
         if done > there:
             speed = (done - there) / max(1e-9, now - began)
             words.insert(0, f"{speed:.0f} updates/s")
-        if done == self.steps:
+        if done == self.stage.steps:
             words.append("finishing")  # comparing, evaluating, writing
         return ", ".join(words)
 
 
+class Shown:
+    """A progress of training: called with the updates made and values to show."""
+
+    def __init__(
+        self,
+        under_way: UnderWay,
+        show: Callable[[int, str], None],
+        begun: Callable[[], None],
+    ):
+        self.under_way, self.show, self.begun = under_way, show, begun
+
+    def begin(self, stage: Planned) -> None:
+        self.under_way.begin(stage)
+        self.begun()
+
+    def __call__(self, done: int, values: dict[str, float]) -> None:
+        self.show(done, self.under_way.at(done, values))
+
+
 @contextmanager
-def training_progress(
-    what: str, steps: int, before: Sequence[First] = ()
-) -> Iterator[Callable[[int, dict[str, float]], None]]:
-    """Like `progress`, with updates per second and what the learner has to show.
+def training_progress(what: str, stages: Sequence[Planned]) -> Iterator[Shown]:
+    """Like `progress`, with the stage, updates per second and the learner's values.
 
     Args:
-        before: what is fitted first, in this order.
+        stages: those that will be trained, in this order.
     """
-    stages = Stages(what, steps, before)
-    if not err.is_terminal:
-        started = last = time.monotonic()
+    under_way = UnderWay(what, stages)
+    lines = _bar if err.is_terminal else _plain_lines
+    with lines(under_way, stages) as shown:
+        yield shown
 
-        def say(words: str) -> None:
-            print(f"{stages.what}: {words}", file=sys.stderr, flush=True)
 
-        def plain(done: int, values: dict[str, float]) -> None:
-            nonlocal last
-            compiling.cancel()
-            shown = stages.at(done, values)
-            now = time.monotonic()
-            ended = done == stages.steps and now - started > PATIENCE
-            if now - last > PATIENCE or ended:
-                last = now
-                most = "at most " if stages.at_most else ""
-                say(f"{done:,} of {most}{stages.steps:,}" + (shown and f", {shown}"))
+@contextmanager
+def _plain_lines(under_way: UnderWay, stages: Sequence[Planned]) -> Iterator[Shown]:
+    del stages
+    started = last = time.monotonic()
 
-        compiling = threading.Timer(PATIENCE, say, ["compiling"])
-        compiling.daemon = True
-        compiling.start()
-        try:
-            yield plain
-        finally:
-            compiling.cancel()
-        return
+    def write(words: str) -> None:
+        print(f"{under_way.name}: {words}", file=sys.stderr, flush=True)
+
+    def show(done: int, words: str) -> None:
+        nonlocal last
+        compiling.cancel()
+        now, stage = time.monotonic(), under_way.stage
+        ended = (
+            stage == under_way.last and done == stage.steps and now - started > PATIENCE
+        )
+        if now - last > PATIENCE or ended:
+            last = now
+            most = "at most " if stage.at_most else ""
+            write(f"{done:,} of {most}{stage.steps:,}" + (words and f", {words}"))
+
+    compiling = threading.Timer(PATIENCE, write, ["compiling"])
+    compiling.daemon = True
+    compiling.start()
+    try:
+        yield Shown(under_way, show, lambda: None)
+    finally:
+        compiling.cancel()
+
+
+@contextmanager
+def _bar(under_way: UnderWay, stages: Sequence[Planned]) -> Iterator[Shown]:
     # Where a terminal is narrow, the last column is cut, not what everybody looks for.
-    most = max(len(f"{many:,}") for many in (steps, *(one.steps for one in before)))
+    most = max(len(f"{stage.steps:,}") for stage in stages)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=20, table_column=Column(min_width=12)),
@@ -178,18 +195,16 @@ def training_progress(
         transient=True,
     )
     with bar:
-        task = bar.add_task(stages.what, total=stages.steps, shown="compiling")
+        total = under_way.stage.steps
+        task = bar.add_task(under_way.name, total=total, shown="compiling")
 
-        def show(done: int, values: dict[str, float]) -> None:
-            shown = stages.at(done, values)
-            if stages.new:
-                bar.reset(task)  # else it would expect the speed of the last one
-            bar.update(
-                task,
-                description=stages.what,
-                total=stages.steps,
-                completed=done,
-                shown=shown,
-            )
+        def begun() -> None:
+            bar.reset(task)  # else it would expect the speed of the last one
+            total = under_way.stage.steps
+            name = under_way.name
+            bar.update(task, description=name, total=total, shown="compiling")
 
-        yield show
+        def show(done: int, words: str) -> None:
+            bar.update(task, completed=done, shown=words)
+
+        yield Shown(under_way, show, begun)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from manyhands import datasets
-from manyhands.cli.console import First, out, training_progress
+from manyhands.cli.console import out, training_progress
 from manyhands.cli.data import print_card
 from manyhands.cli.fit import print_summary
 from manyhands.data.card import card
 from manyhands.runs import Run
+from manyhands.training.planned import Planned
 
 if TYPE_CHECKING:
     from manyhands.behavior.estimate import Behavior
@@ -47,7 +48,7 @@ class Demo:
             "and find out:\n"
         )
         run = Run(_empty(self.out / "fit"))
-        with training_progress("fitting fork-3", STEPS) as show:
+        with training_progress("fitting fork-3", [Planned("fit", "", STEPS)]) as show:
             found = fit(
                 data,
                 k="auto",
@@ -64,7 +65,8 @@ class Demo:
 
     def policies(self, data: "Trajectories", behavior: "Behavior") -> None:
         from manyhands.algos.evaluate import evaluate  # JAX: when needed
-        from manyhands.algos.train import train
+        from manyhands.algos.request import resolve
+        from manyhands.algos.train import carry_out
         from manyhands.report.html_page import write_report
 
         out.print(
@@ -81,24 +83,11 @@ class Demo:
         runs = [self.out / "fit"]
         for algo, options in changes.items():
             runs.append(_empty(self.out / algo))
-            own = options.get("behavior_steps")
-            before = [First("bc", own)] if own else []
-            with training_progress(
-                f"training {algo}", options["steps"], before
-            ) as show:
-                policy = train(
-                    data,
-                    algo,
-                    seed=self.seed,
-                    out=runs[-1],
-                    evaluations=4,
-                    critic_width=64,
-                    progress=show,
-                    **options,
-                )
-            if "behavior" in options:  # so that its map can be drawn
-                began = (self.out / "fit").resolve()
-                Run(runs[-1]).note(behavior_run=str(began))
+            request = resolve(
+                data, algo, seed=self.seed, evaluations=4, critic_width=64, **options
+            )
+            with training_progress(f"training {algo}", request.stages) as show:
+                (policy,) = carry_out(request, runs[-1], progress=show)
             returns = evaluate(policy, episodes=EPISODES).returns
             # Who hits the obstacle or wanders about gets less than 1.
             reached = f"{(returns > 1).mean():.0%}"

@@ -14,6 +14,7 @@ from manyhands.cli.metrics import logged
 from manyhands.data.formats import ReadOptions
 from manyhands.errors import UserError
 from manyhands.runs import Run
+from manyhands.training.planned import Planned
 from manyhands.wording import counted
 
 
@@ -60,8 +61,9 @@ class Fit:
         from manyhands.behavior.fit import fit  # JAX: when needed
 
         steps = resolve(self.preset, changes, data.transitions).steps
+        stages = [Planned("fit", "", steps)]
         with (
-            training_progress(f"fitting {data.name}", steps) as bar,
+            training_progress(f"fitting {data.name}", stages) as bar,
             logged(bar, self.out, self.log) as show,
         ):
             fitted = fit(

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Union
 
@@ -9,7 +10,7 @@ import tyro
 from rich.text import Text
 
 import manyhands
-from manyhands.cli import data, zoo
+from manyhands.cli import data
 from manyhands.cli.benchmark import Benchmark
 from manyhands.cli.console import err, notes
 from manyhands.cli.demo import Demo
@@ -37,20 +38,6 @@ class Data:
         self.command.run()
 
 
-@dataclass(frozen=True)
-class Zoo:
-    """Train the policies that make the paper's data sets."""
-
-    command: (
-        Annotated[zoo.Train, tyro.conf.subcommand("train")]
-        | Annotated[zoo.Export, tyro.conf.subcommand("export")]
-        | Annotated[zoo.Check, tyro.conf.subcommand("check")]
-    )
-
-    def run(self) -> None:
-        self.command.run()
-
-
 def commands(arguments: list[str]) -> Any:
     """All of them; what `train` takes depends on the algorithm named in it."""
     # Only then: the algorithms' options are in files that import JAX.
@@ -64,7 +51,6 @@ def commands(arguments: list[str]) -> Any:
         "report": Report,
         "benchmark": Benchmark,
         "export-metrics": ExportMetrics,
-        "zoo": Zoo,
     }
     return Union[  # noqa: UP007, of what is known only now
         tuple(Annotated[cls, tyro.conf.subcommand(name)] for name, cls in named.items())
@@ -76,8 +62,20 @@ many hands collected. --version prints the version; --debug shows the whole trac
 an error."""
 
 
-def main(arguments: list[str] | None = None) -> None:
-    code = run(sys.argv[1:] if arguments is None else arguments)
+@dataclass(frozen=True)
+class Program:
+    """A command line with subcommands, each a class with `run()`."""
+
+    name: str
+    description: str
+    commands: Callable[[list[str]], Any]  # the type of subcommands for some arguments
+
+
+MANYHANDS = Program("manyhands", DESCRIPTION, commands)
+
+
+def main(arguments: list[str] | None = None, program: Program = MANYHANDS) -> None:
+    code = run(sys.argv[1:] if arguments is None else arguments, program)
     unwritten = _flush()
     if unwritten:
         code = 1
@@ -86,7 +84,7 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code)
 
 
-def run(arguments: list[str]) -> int:
+def run(arguments: list[str], program: Program = MANYHANDS) -> int:
     """The exit code: 0, 1 after an error, 130 after Ctrl-C."""
     if arguments == ["--version"]:
         print(manyhands.__version__)
@@ -94,12 +92,12 @@ def run(arguments: list[str]) -> int:
     debug, command = "--debug" in arguments, None
     try:
         if "" in arguments:  # a path would read it as the folder we are in
-            before = " ".join(["manyhands", *arguments[: arguments.index("")]])
+            before = " ".join([program.name, *arguments[: arguments.index("")]])
             raise UserError(f"{before}: expected something to follow, got ''")
         command = tyro.cli(
-            commands(arguments),
-            prog="manyhands",
-            description=DESCRIPTION,
+            program.commands(arguments),
+            prog=program.name,
+            description=program.description,
             args=[a for a in arguments if a != "--debug"] or ["--help"],
             config=(tyro.conf.OmitSubcommandPrefixes,),
         )

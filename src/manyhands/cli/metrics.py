@@ -9,6 +9,7 @@ import tyro
 
 from manyhands.cli.console import out
 from manyhands.runs import Run
+from manyhands.training.planned import Planned, announce
 
 Show = Callable[[int, dict[str, float]], None]
 
@@ -31,18 +32,27 @@ class ExportMetrics:
         out.print(words, soft_wrap=True)
 
 
+class Logged:
+    """A progress that also hands new metrics on."""
+
+    def __init__(self, show: Show, update: Callable[[], None]):
+        self.show, self.update = show, update
+
+    def begin(self, stage: Planned) -> None:
+        announce(self.show, stage)
+
+    def __call__(self, done: int, values: dict[str, float]) -> None:
+        self.show(done, values)
+        self.update()
+
+
 @contextmanager
 def logged(show: Show, run: Path, names: tuple[str, ...]) -> Iterator[Show]:
     """Progress that hands new metrics on as they come."""
     from manyhands.report.sinks import Follower
 
     follower = Follower(Run(run), names)
-
-    def shown(done: int, values: dict[str, float]) -> None:
-        show(done, values)
-        follower.update()
-
     try:
-        yield shown
+        yield Logged(show, follower.update)
     finally:
         follower.close()

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import tyro
 from rich.table import Table
 
-from manyhands.cli.console import First, out, training_progress
+from manyhands.cli.console import out, training_progress
 from manyhands.cli.data import Reading, load, origin
 from manyhands.cli.fit import number_or_auto
 from manyhands.cli.metrics import logged
 from manyhands.data.formats import ReadOptions
 from manyhands.errors import UserError
-from manyhands.options import choose, overrides, varying
+from manyhands.options import overrides, varying
 from manyhands.runs import Run, command_of
 
 DEFAULT = "lbrac_v"
@@ -53,57 +53,38 @@ class Train:
     reading: Reading = field(default_factory=ReadOptions)
 
     def run(self) -> None:
-        from manyhands.algos.asked import options_first  # JAX: when needed
-        from manyhands.algos.registry import algorithm
-        from manyhands.algos.train import train
+        from manyhands.algos.registry import algorithm  # JAX: when needed
+        from manyhands.algos.request import option_grid, resolve
+        from manyhands.algos.train import carry_out
 
-        changes, learner = self.changes(), algorithm(self.algo)
-        presets = learner.presets
-        flat = {name: _first(value) for name, value in changes.items()}
-        options = choose(presets, self.preset, flat)
+        changes = self.changes()
+        # Before the data is read, which may take a while.
+        option_grid(algorithm(self.algo), self.preset, changes)
         if (self.out / "summary.json").exists():
             raise UserError(
                 f"{self.out}: holds a finished run; choose another directory"
             )
         data = load(self.data, self.reading)
-        behavior = None if self.behavior is None else _behavior_set(self.behavior)
         known = self.env or data.env_id
-        stages: dict[str, First] = {}  # by the folder that they leave behind
-        if learner.first and behavior is None:
-            name = {"vq": "behaviors"}.get(learner.first, learner.first)
-            first = options_first(learner, self.preset, options, data.transitions)
-            stages["behavior"] = First(name, first.steps)
-        if learner.before:
-            stages["dynamics"] = First("dynamics", options.model_steps, at_most=True)
-        before = [
-            stage
-            for place, stage in stages.items()
-            if not (self.out / place / "summary.json").exists()
-        ]
-        what = f"{self.algo} on {data.name}"
+        request = resolve(
+            data,
+            self.algo,
+            behavior=None if self.behavior is None else _behavior_set(self.behavior),
+            k=[number_or_auto(k) for k in self.k] or None,
+            seed=self.seeds,
+            preset=self.preset,
+            env=self.env,
+            episodes=self.episodes if known else 0,
+            evaluations=self.evaluations if known and self.episodes else 0,
+            scale_actions=self.scale_actions,
+            **changes,
+        )
         with (
-            training_progress(what, options.steps, before) as bar,
+            training_progress(f"{self.algo} on {data.name}", request.stages) as bar,
             logged(bar, self.out, self.log) as show,
         ):
-            train(
-                data,
-                self.algo,
-                behavior=behavior,
-                k=[number_or_auto(k) for k in self.k] or None,
-                seed=self.seeds,
-                preset=self.preset,
-                out=self.out,
-                env=self.env,
-                episodes=self.episodes if known else 0,
-                evaluations=self.evaluations if known and self.episodes else 0,
-                scale_actions=self.scale_actions,
-                progress=show,
-                **changes,
-            )
-        began = None if self.behavior is None else str(self.behavior.resolve())
-        Run(self.out).note(
-            loaded_from=origin(self.data, self.reading), behavior_run=began
-        )
+            carry_out(request, self.out, progress=show)
+        Run(self.out).note(loaded_from=origin(self.data, self.reading))
         print_summary(Run(self.out).read_json("summary.json"))
         out.print(f"wrote {self.out}")
 
@@ -144,10 +125,6 @@ def _refuse_run_of_train(folder: Path) -> None:
             f"behavior: expected a run of `manyhands fit`, got {folder}, a run of "
             f"`manyhands train`" + (f"; its own is {own}" if there else "")
         )
-
-
-def _first(value: Any) -> Any:
-    return value[0] if isinstance(value, tuple) else value
 
 
 def train_command(arguments: list[str]) -> type[Train]:

@@ -7,7 +7,6 @@ epochs: what it learns from then on is not looked at, so it does not feel how lo
 others take.
 """
 
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,16 +17,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from manyhands import fleet
 from manyhands.data.trajectories import Trajectories
 from manyhands.dynamics import autoregressive, ensemble
-from manyhands.dynamics.prediction import pick, predict_all, targets_of
+from manyhands.dynamics.prediction import predict_all, targets_of
 from manyhands.dynamics.report import judge, report
 from manyhands.dynamics.rows import Rows, prepare
 from manyhands.dynamics.settings import Inputs, Settings
 from manyhands.fleet import Packed, Replicas
-from manyhands.interrupts import stop_politely
 from manyhands.runs import Run, environment, flatten, unflatten
+from manyhands.training import loop
+from manyhands.training.loop import Chunk, Means, Progress, Row, Stage
+from manyhands.training.replicas import pick, stack
 from manyhands.types import Batch, Pytree
 
 BETTER = 0.01  # what counts: a share of the error, or nats for each target
@@ -37,7 +37,6 @@ CHUNK = 250
 CALIBRATION = 20_000  # rows that quantiles of the disagreement are taken from
 KINDS = {"gaussian": ensemble, "autoregressive": autoregressive}
 
-Progress = Callable[[int, dict[str, float]], None]  # updates done, what to show
 Scale = Callable[[np.ndarray], np.ndarray]
 
 
@@ -52,10 +51,9 @@ class Dynamics(NamedTuple):
     report: dict[str, Any]
 
 
-class Snapshot(NamedTuple):
-    """All that training carries from epoch to epoch; leaves lead with the replica."""
+class Kept(NamedTuple):
+    """The best members so far; leaves lead with the replica."""
 
-    state: Pytree
     best: Pytree  # [replica, member, ...]
     error: Float[Array, "replica member"]  # of `best` on rows held out, or less its
     # log-likelihood, as `Settings.judge` says
@@ -85,216 +83,190 @@ def fit(
     alone = list(dict.fromkeys(jobs))
     unit = alone[0].settings.unit_rewards
     rows = [prepare(data, scale, unit) for data, scale in places]
-    fitting = Fitting(rows, alone, out, progress, checkpoint_seconds)
-    found = dict(zip(alone, fitting.result()))
+    stage, run = DynamicsStage(rows, alone), Run(out) if out else None
+    if run and (run.path / "summary.json").exists():
+        fitted = _read(run, stage)
+    else:
+        if run:
+            _begin_run(run, alone)
+        stage.start()
+        result = loop.train(stage, run, progress, checkpoint_seconds)
+        fitted = [stage.judged(r, result.history) for r in range(len(alone))]
+        if run:
+            _write(run, fitted, result.seconds)
+    found = dict(zip(alone, fitted))
     return [found[job] for job in jobs]
 
 
-class Fitting:
-    def __init__(
-        self,
-        places: list[Rows],
-        jobs: list[Job],
-        out: Path | None,
-        progress: Progress,
-        checkpoint_seconds: float,
-    ):
-        self.places, self.jobs, self.progress = places, jobs, progress
-        self.run = Run(out) if out else None
-        self.checkpoint_seconds = checkpoint_seconds
+class DynamicsStage(Stage):
+    """Epochs of every data set are judged between chunks."""
+
+    def __init__(self, places: list[Rows], jobs: list[Job]):
+        self.places, self.jobs = places, jobs
         self.settings = jobs[0].settings
+        self.steps = self.settings.steps
         self.kind = KINDS[self.settings.kind]
-        self.packed, self.ranges = Packed.join([rows.packed for rows in places])
-        self.inputs = _stack([places[job.place].inputs for job in jobs])
+        self.packed, ranges = Packed.join([rows.packed for rows in places])
+        self.inputs = stack([places[job.place].inputs for job in jobs])
         batch = self.settings.batch_size
-        self.epochs = [-(-len(r) // (batch * CHUNK)) * CHUNK for r in self.ranges]
-        self.step, self.history = 0, []
+        self.epochs = [-(-len(r) // (batch * CHUNK)) * CHUNK for r in ranges]
+        rows = [ranges[job.place] for job in jobs]
+        configs = [jax.tree.map(jnp.float32, job.settings) for job in jobs]
+        self.replicas = Replicas(
+            seed=self._seeds(),
+            start=jnp.asarray([r.start for r in rows], jnp.int32),
+            size=jnp.asarray([len(r) for r in rows], jnp.int32),
+            config=stack(configs),
+            fitted=self.inputs,
+        )
+        self.errors: dict[int, float] = {}  # of the last epoch, by replica
 
-    def result(self) -> list[Dynamics]:
-        if self.run and (self.run.path / "summary.json").exists():
-            return self._read(self.run)
-        self.snapshot = self._start()
-        if self.run:
-            config = {
-                "seeds": [job.seed for job in self.jobs],
-                "settings": [vars(job.settings) for job in self.jobs],
-                "data": [job.place for job in self.jobs],
-                "environment": environment(),
-            }
-            self.run.begin(config, same=("seeds", "settings", "data"))
-        started = time.perf_counter()
-        self._train()
-        found = [self._judged(r) for r in range(len(self.jobs))]
-        if self.run:
-            self._write(self.run, found, time.perf_counter() - started)
-        return found
-
-    def _start(self) -> Snapshot:
-        sizes = self.packed.observation_size, self.packed.action_size
+    def started(self) -> tuple[Pytree, "Kept"]:
         state, members = _begin(
             self.kind.start,
             self.kind.members,
             self._seeds(),
             self.inputs,
-            sizes,
+            (self.packed.observation_size, self.packed.action_size),
             self.settings,
         )
         best = jax.tree.map(jnp.copy, members)
         shape = len(self.jobs), self.settings.members
         waited = jnp.zeros(len(self.jobs), jnp.int32)
-        return Snapshot(state, best, jnp.full(shape, jnp.inf), waited)
+        return state, Kept(best, jnp.full(shape, jnp.inf), waited)
+
+    def start(self) -> None:
+        self.state, self.kept = self.started()
 
     def _seeds(self) -> Array:
         """Apart from those of what is learnt later from the same ones, below 2^31."""
         return jnp.asarray([job.seed + 2**31 for job in self.jobs], jnp.uint32)
 
-    # The loop
-
-    def _train(self) -> None:
-        self._resume()
-        saved = time.perf_counter()
-        with stop_politely() as stopped:
-            while self.step < self.settings.steps and not self._done().all():
-                self._advance()
-                late = time.perf_counter() - saved > self.checkpoint_seconds
-                if stopped() or late:
-                    self._checkpoint()
-                    saved = time.perf_counter()
-                if stopped():
-                    raise KeyboardInterrupt
-
-    def _advance(self) -> None:
+    def chunk(self, step: int) -> Chunk:
         """To the next place where epochs may end."""
-        settings, rows = self.settings, [self.ranges[job.place] for job in self.jobs]
-        steps = min(settings.steps - self.step, CHUNK)
-        configs = [jax.tree.map(jnp.float32, job.settings) for job in self.jobs]
-        state, metrics = fleet.advance(
-            self.kind.update,
-            self.snapshot.state,
-            Replicas(
-                seed=self._seeds(),
-                start=jnp.asarray([r.start for r in rows], jnp.int32),
-                size=jnp.asarray([len(r) for r in rows], jnp.int32),
-                config=_stack(configs),
-                fitted=self.inputs,
-            ),
-            self.packed,
-            self.step,
-            steps,
-            settings.members * settings.batch_size,
-        )
-        self.step += steps
-        self.snapshot = self.snapshot._replace(state=state)
-        for place, epoch in enumerate(self.epochs):
-            if self.step % epoch == 0 or self.step == settings.steps:
-                self._end_epoch(place, metrics)
-        self.progress(self.step, self._shown())
+        steps = min(self.steps - step, CHUNK)
+        batch = self.settings.members * self.settings.batch_size
+        return Chunk(self.kind.update, self.replicas, self.packed, steps, batch)
 
-    def _end_epoch(self, place: int, metrics: dict[str, Array]) -> None:
+    # Hooks
+
+    def between(self, step: int, metrics: Means) -> list[Row]:
+        lines = []
+        for place, epoch in enumerate(self.epochs):
+            if step % epoch == 0 or step == self.steps:
+                lines += self._end_epoch(place, step, metrics)
+        return lines
+
+    def done(self) -> bool:
+        return bool(self._over().all())
+
+    def shown(self) -> dict[str, float]:
+        return {"held-out error": self.errors[0]} if 0 in self.errors else {}
+
+    def memory(self) -> tuple[Pytree, dict[str, Any]]:
+        return self.kept, {"errors": self.errors}
+
+    def restore(self, memory: Pytree, notes: dict[str, Any]) -> None:
+        self.kept = memory
+        self.errors = {int(r): error for r, error in notes["errors"].items()}
+
+    def _end_epoch(self, place: int, step: int, metrics: Means) -> list[Row]:
         """Judge those who learn from this data; the metrics are of the last updates."""
         mine = [r for r, job in enumerate(self.jobs) if job.place == place]
-        done = self._done()
-        errors = self._keep_best(place, mine)
-        lines = [
-            {
-                "step": self.step,
-                "replica": r,
-                "seed": self.jobs[r].seed,
-                "dynamics/heldout_error": float(error.mean()),
-                "dynamics/waited": int(self.snapshot.waited[r]),
-                **{name: float(values[r]) for name, values in metrics.items()},
-            }
-            for r, error in zip(mine, errors)
-            if not done[r]
-        ]
-        self.history += lines
-        if self.run:
-            self.run.append_metrics(lines)
+        over = self._over()
+        found = self._keep_best(place, mine).mean(axis=1)
+        lines = []
+        for r, error in zip(mine, found):
+            if over[r]:
+                continue
+            self.errors[r] = float(error)
+            lines.append(
+                {
+                    "step": step,
+                    "replica": r,
+                    "seed": self.jobs[r].seed,
+                    "dynamics/heldout_error": float(error),
+                    "dynamics/waited": int(self.kept.waited[r]),
+                    **{name: float(values[r]) for name, values in metrics.items()},
+                }
+            )
+        return lines
 
-    def _lines(self, r: int) -> list[dict[str, Any]]:
-        return [line for line in self.history if line["replica"] == r]
-
-    def _shown(self) -> dict[str, float]:
-        mine = self._lines(0)
-        return {"held-out error": mine[-1]["dynamics/heldout_error"]} if mine else {}
-
-    def _done(self) -> np.ndarray:
+    def _over(self) -> np.ndarray:
         """[replica] whether nothing got better for longer than its patience."""
         if not self.settings.patience:
             return np.zeros(len(self.jobs), bool)
-        return np.asarray(self.snapshot.waited) > self.settings.patience
+        return np.asarray(self.kept.waited) > self.settings.patience
 
     def _keep_best(self, place: int, mine: list[int]) -> np.ndarray:
-        before = self.snapshot
+        before = self.kept
         best, error, found = _better(
             self.kind.members,
-            (before.state, self.inputs, before.best, before.error, self._done()),
+            (self.state, self.inputs, before.best, before.error, self._over()),
             np.asarray(mine),
             self.settings,
             self.places[place].held,
         )
-        kept = (error < before.error).any(axis=1)
+        improved = (error < before.error).any(axis=1)
         waited = before.waited.at[np.asarray(mine)].add(1)
-        waited = jnp.where(kept, 0, waited)
-        self.snapshot = Snapshot(before.state, best, error, waited)
+        self.kept = Kept(best, error, jnp.where(improved, 0, waited))
         return np.asarray(found)
 
-    # What came out
-
-    def _judged(self, r: int) -> Dynamics:
-        members, error = pick(self.snapshot.best, r), np.asarray(self.snapshot.error[r])
+    def judged(self, r: int, history: list[Row]) -> Dynamics:
+        """What came out for one replica."""
+        members, error = pick(self.kept.best, r), np.asarray(self.kept.error[r])
         elites = np.argsort(error, kind="stable")[: self.settings.elites]
         best = pick(members, elites)
         rows = self.places[self.jobs[r].place]
         some = rows.some(CALIBRATION)
         apart = judge(best, some.observations, some.actions).disagreement
         about = report(members, rows.held, rows.low, rows.high)
+        updates = max((h["step"] for h in history if h["replica"] == r), default=0)
         return Dynamics(
             members,
             jnp.asarray(elites, jnp.int32),
             jnp.asarray(np.percentile(apart, np.arange(101)), jnp.float32),
             jnp.asarray(rows.rewards, jnp.float32),
             rows.inputs,
-            about | {"elites": elites.tolist(), "updates": self._lines(r)[-1]["step"]},
+            about | {"elites": elites.tolist(), "updates": updates},
         )
 
-    def _write(self, run: Run, found: list[Dynamics], seconds: float) -> None:
-        for r, one in enumerate(found):
-            arrays = flatten(one._replace(report={}))
-            run.write_arrays(f"dynamics-{r}.safetensors", arrays)
-        reports = [one.report for one in found]
-        run.write_summary({"replicas": reports, "seconds": seconds})
-        run.remove_checkpoint()
 
-    def _read(self, run: Run) -> list[Dynamics]:
-        """What a run that was interrupted later on had fitted."""
-        like = jax.eval_shape(self._start).best
-        about, many = run.read_json("summary.json"), self.settings.elites
-        numbers = jnp.zeros(101), jnp.zeros(2), self.places[0].inputs
-        return [
-            unflatten(
-                Dynamics(
-                    _without_replicas(like), jnp.zeros(many, jnp.int32), *numbers, {}
-                ),
-                run.read_arrays(f"dynamics-{r}.safetensors"),
-            )._replace(report=about["replicas"][r])
-            for r in range(len(self.jobs))
-        ]
+# The run directory
 
-    # Interruptions
 
-    def _checkpoint(self) -> None:
-        if self.run:
-            about = {"step": self.step, "history": self.history}
-            self.run.write_checkpoint(self.snapshot, about)
+def _begin_run(run: Run, jobs: list[Job]) -> None:
+    config = {
+        "seeds": [job.seed for job in jobs],
+        "settings": [vars(job.settings) for job in jobs],
+        "data": [job.place for job in jobs],
+        "environment": environment(),
+    }
+    run.begin(config, same=("seeds", "settings", "data"))
 
-    def _resume(self) -> None:
-        found = self.run.read_checkpoint(lambda _: self.snapshot) if self.run else None
-        if found:
-            self.snapshot, about = found
-            self.step, self.history = about["step"], about["history"]
-        if self.run:
-            self.run.write_metrics(self.history)
+
+def _write(run: Run, found: list[Dynamics], seconds: float) -> None:
+    for r, one in enumerate(found):
+        arrays = flatten(one._replace(report={}))
+        run.write_arrays(f"dynamics-{r}.safetensors", arrays)
+    reports = [one.report for one in found]
+    run.write_summary({"replicas": reports, "seconds": seconds})
+    run.remove_checkpoint()
+
+
+def _read(run: Run, stage: DynamicsStage) -> list[Dynamics]:
+    """What a run that was interrupted later on had fitted."""
+    _, kept = jax.eval_shape(stage.started)
+    about, many = run.read_json("summary.json"), stage.settings.elites
+    numbers = jnp.zeros(101), jnp.zeros(2), stage.places[0].inputs
+    members = _without_replicas(kept.best)
+    like = Dynamics(members, jnp.zeros(many, jnp.int32), *numbers, {})
+    return [
+        unflatten(like, run.read_arrays(f"dynamics-{r}.safetensors"))._replace(
+            report=about["replicas"][r]
+        )
+        for r in range(len(stage.jobs))
+    ]
 
 
 @partial(jax.jit, static_argnames=("start", "members", "sizes"))
@@ -357,10 +329,6 @@ def _better(
     _, _, *before, _ = everyone
     best, error = jax.tree.map(lambda o, n: o.at[mine].set(n), tuple(before), (*kept,))
     return best, error, errors
-
-
-def _stack(trees: list[Pytree]) -> Pytree:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
 def _without_replicas(tree: Pytree) -> Pytree:

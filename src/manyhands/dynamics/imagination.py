@@ -17,9 +17,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from manyhands.dynamics import ensemble
-from manyhands.dynamics.prediction import pick, predict_all, widest
+from manyhands.dynamics.prediction import predict_all, widest
 from manyhands.dynamics.termination import RULES
 from manyhands.nn.distributions import TanhNormal
+from manyhands.training.replicas import pick
 from manyhands.types import Batch, Key
 
 FARTHEST = 100.0  # deviations of the data; nobody has been there, nor any model

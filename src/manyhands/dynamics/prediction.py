@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from manyhands.types import Batch, Pytree
+from manyhands.types import Batch
 
 
 class Prediction(NamedTuple):
@@ -38,12 +38,6 @@ def predict_all(
 ) -> Prediction:
     """[member, row, target] of an ensemble."""
     return jax.vmap(lambda member: member(observations, actions))(members)
-
-
-@jax.jit
-def pick(members: Pytree, which: Any) -> Pytree:
-    """Some members of an ensemble, or one."""
-    return jax.tree.map(lambda leaf: leaf[which], members)
 
 
 def disagreement(means: Float[Array, "member row target"]) -> Float[Array, " row"]:

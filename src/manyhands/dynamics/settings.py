@@ -1,11 +1,13 @@
 """How models of the dynamics are learnt: settings, and how their inputs are scaled."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+
+from manyhands.errors import UserError
 
 SMALLEST = 1e-12  # a deviation below it counts as 1
 
@@ -30,6 +32,14 @@ class Settings(eqx.Module):
     learn_ending: bool = eqx.field(static=True, default=False)
     changes: bool = eqx.field(static=True, default=True)  # predicted, or s' itself
     unit_rewards: bool = eqx.field(static=True, default=False)  # scaled to 0 ... 1
+
+
+def check_elites(options: Any) -> None:
+    if options.elites > options.members:
+        raise UserError(
+            f"elites: expected at most the {options.members} members, got "
+            f"{options.elites}"
+        )
 
 
 class Inputs(eqx.Module):

@@ -17,9 +17,13 @@ from manyhands.errors import UserError
 
 
 class Processes:
-    """Some processes of one module, and a folder for files they share with us."""
+    """Some processes of one module, and a folder for files they share with us.
 
-    def __init__(self, module: str):
+    Args:
+        module: a name, or the path of a file outside the package.
+    """
+
+    def __init__(self, module: str | Path):
         self.module = module
         self.folder = Path(tempfile.mkdtemp(prefix="manyhands-"))
         self.all: list[subprocess.Popen[bytes]] = []
@@ -94,13 +98,14 @@ class Processes:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def program(module: str, arguments: Sequence[str] = ()) -> list[str]:
-    """The command for a module of ours.
+def program(module: str | Path, arguments: Sequence[str] = ()) -> list[str]:
+    """The command for a module of ours: by its name, or by the path of its file.
 
     Without the working directory on its path (-P): a file that lies there must not be
     imported in place of a library.
     """
-    return [sys.executable, "-P", "-m", module, *arguments]
+    named = [str(module)] if isinstance(module, Path) else ["-m", module]
+    return [sys.executable, "-P", *named, *arguments]
 
 
 def cores() -> int:

@@ -111,9 +111,10 @@ def _behaviors(
 
 def _made_from_the_same(place: Path, config: dict[str, Any]) -> bool:
     """A run from others may name any folder of this machine."""
-    if not place.is_absolute() or not (place / "config.json").is_file():
+    whole = place.parent if place.name.startswith("replica-") else place
+    if not place.is_absolute() or not (whole / "config.json").is_file():
         return False
-    theirs = Run(place).read_json("config.json")
+    theirs = Run(whole).read_json("config.json")
     data = theirs.get("data") if isinstance(theirs, dict) else None
     return isinstance(data, dict) and data.get("fingerprint") == _fingerprint(config)
 

@@ -3,14 +3,15 @@
 from dataclasses import asdict
 from typing import Any
 
-from manyhands.algos import asked
+from manyhands.algos import request
 from manyhands.algos.registry import algorithm
 from manyhands.sweep.plan import Fleet
 
 
 def options_of(fleet: Fleet) -> Any:
     """Of its algorithm, as `train` resolves them."""
-    (options,), _ = asked.grid(algorithm(fleet.algo), fleet.preset, fleet.options)
+    about = algorithm(fleet.algo), fleet.preset, fleet.options
+    (options,), _ = request.option_grid(*about)
     return options
 
 
@@ -19,7 +20,9 @@ def config_of(fleet: Fleet, transitions: int) -> dict[str, Any]:
     decided; `behavior`: of the estimate that is fitted first, if there is one."""
     learner, options = algorithm(fleet.algo), options_of(fleet)
     found = asdict(options)
-    if learner.first:
-        first = asked.options_first(learner, fleet.preset, options, transitions)
+    need = learner.behavior_need
+    if need and not need.only_given:
+        about = learner, fleet.preset, options, transitions
+        first = request.behavior_options_of(*about)
         found["behavior"] = asdict(first)
     return found

@@ -163,7 +163,7 @@ def _check_options(folder: Path, chosen: list[Fleet], rows: list[Row]) -> None:
             *_change(f"{whose}: algorithm", row["algo"], fleet.algo),
             *_change(f"{whose}: preset", row["preset"], fleet.preset),
             *_of_options(whose, row["options"], fleet.options),
-            *_change(f"{whose}: env", row.get("env"), fleet.env),
+            *_change(f"{whose}: env", row["env"], fleet.env),
             *_of_episodes(whose, row, fleet),
             *_of_versions(whose, row, fleet),
         ]
@@ -172,18 +172,13 @@ def _check_options(folder: Path, chosen: list[Fleet], rows: list[Row]) -> None:
 
 
 def _of_episodes(whose: str, row: Row, fleet: Fleet) -> Iterator[Change]:
-    """Earlier versions did not say how many where there were none."""
     for name in ("episodes", "evaluations"):
-        if name in row:
-            yield from _change(f"{whose}: {name}", row[name], getattr(fleet, name))
+        yield from _change(f"{whose}: {name}", row[name], getattr(fleet, name))
 
 
 def _of_versions(whose: str, row: Row, fleet: Fleet) -> Iterator[Change]:
-    """Defaults, which another version of this program may have changed. Results of
-    earlier ones do not say, and of options that one of them does not have nothing is
-    known."""
-    if "config" not in row:
-        return
+    """Defaults, which another version of this program may have changed. Options that
+    only one of the versions has are not compared."""
     now = strict_json(config_of(fleet, row["transitions"]))
     yield from _shared(f"{whose}: ", row["config"], now)
 

@@ -12,10 +12,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
+
 from manyhands.envs.processes import program
 from manyhands.errors import UserError
-from manyhands.sweep.counting import Cost, Counter
-from manyhands.sweep.device_speed import Speed
+from manyhands.runs import environment
+from manyhands.sweep import memory
+from manyhands.sweep.cost import Cost, Costs
 from manyhands.sweep.plan import Fleet, joined, parts
 
 # Runs of one program that keep a GPU busy: launches are then a quarter of its time.
@@ -61,7 +64,7 @@ class Estimate(NamedTuple):
         for fleet, cost in zip(self.fleets, self.costs):
             known = ["?", "?", "its data cannot be read"]
             if cost:
-                how = "results" if cost.measured else "count"
+                how = "first updates" if cost.measured else "operations"
                 known = [duration(cost.seconds), size(cost.memory), how]
             rows.append([fleet.name, str(len(fleet.keys)), *known])
         widths = [max(map(len, column)) for column in zip(*rows)]
@@ -73,10 +76,10 @@ class Estimate(NamedTuple):
         if known:
             total = duration(sum(cost.seconds for cost in known))
             longest = duration(max(cost.seconds for cost in known))
-            memory = size(max(cost.memory for cost in known))
+            most = size(max(cost.memory for cost in known))
             lines.append(
                 f"all on this device ({self.device}), one after another: roughly "
-                f"{total}, the longest {longest}; at most {memory} of "
+                f"{total}, the longest {longest}; at most {most} of "
                 f"{size(self.memory)} memory"
             )
         return "\n".join(lines)
@@ -112,40 +115,42 @@ def ask(folder: Path, asked: Asked, environ: dict[str, str] | None = None) -> Es
 
 
 def answer(folder: Path, asked: Asked) -> Estimate:
-    speed = Speed.here(asked.jobs)
-    counter = Counter(folder, speed)
-    chosen, costs = [], []
+    together = jax.default_backend() != "cpu"
+    limit = memory.available(asked.jobs)
+    costs = Costs(folder, limit, together)
+    chosen: list[Fleet] = []
+    found: list[Cost | None] = []
 
     def fits(fleet: Fleet) -> bool:
-        return counter.memory(fleet) <= speed.memory
+        return costs.memory(fleet) <= limit
 
     def most(fleet: Fleet) -> int:
         if asked.together is not None:
             return asked.together
-        return RUNS_TOGETHER // len(fleet.keys) if speed.together else 1
+        return RUNS_TOGETHER // len(fleet.keys) if together else 1
 
-    for fleet in joined(asked.fleets, counter.kind, most):
-        if not counter.knows(fleet):  # the fleet itself will say why
-            chosen, costs = [*chosen, fleet], [*costs, None]
+    for fleet in joined(asked.fleets, costs.kind, most):
+        if not costs.knows(fleet):  # the fleet itself will say why
+            chosen, found = [*chosen, fleet], [*found, None]
             continue
         mine = parts(fleet, fits) if asked.split else [fleet]
         if not mine:
             one = replace(
                 fleet, data=fleet.data[:1], k=fleet.k[:1], seeds=fleet.seeds[:1]
             )
-            needed = counter.memory(one) / 1e9
+            needed = costs.memory(one) / 1e9
             raise UserError(
                 f"{fleet.name}: one run needs {needed:.1f} GB of memory and may use "
-                f"{speed.memory / 1e9:.1f}; use fewer transitions or a smaller "
+                f"{limit / 1e9:.1f}; use fewer transitions or a smaller "
                 "batch_size, fewer --jobs, or another device"
             )
         chosen += mine
-        costs += [counter.cost(part) for part in mine]
-    return Estimate(speed.device, speed.memory, chosen, costs)
+        found += [costs.cost(part) for part in mine]
+    return Estimate(environment()["device"], limit, chosen, found)
 
 
-def size(memory: float) -> str:
-    return f"{memory / 1e9:.1f} GB" if memory >= 1e9 else f"{memory / 1e6:.0f} MB"
+def size(bytes: float) -> str:
+    return f"{bytes / 1e9:.1f} GB" if bytes >= 1e9 else f"{bytes / 1e6:.0f} MB"
 
 
 def duration(seconds: float) -> str:

@@ -2,8 +2,8 @@
 results: how good the data is, how returns are spread, and where trajectories lie by
 what a behavior set has learnt.
 
-Where they lay along the fit is read from its checkpoints, as they come; where along
-policy learning, from the models that are evaluated.
+Maps along a training are made at fixed steps: of a fit at those where it is inspected,
+of policy learning at those where policies are evaluated.
 """
 
 import json
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import safe_open
 from scipy.stats import rankdata
 from sklearn.decomposition import PCA
 
@@ -21,7 +20,6 @@ from manyhands.behavior.estimate import Behavior
 from manyhands.data.trajectories import Trajectories
 from manyhands.envs.scores import normalized
 from manyhands.files import atomic_file
-from manyhands.runs import Run
 
 BINS = 40  # of a histogram
 SOURCES = 12  # that are told apart in it
@@ -122,33 +120,17 @@ class Points:
 
 
 class Fitting:
-    """Called as the fit goes on: keeps maps of some replicas."""
+    """Called with the models of all replicas along a fit: keeps maps of some."""
 
-    def __init__(
-        self, fit: Path, replicas: dict[int, Trajectories], file: Path
-    ) -> None:
-        self.checkpoint, self.points = Run(fit).checkpoint, Points(file)
+    def __init__(self, replicas: dict[int, Trajectories], file: Path) -> None:
+        self.points = Points(file)
         self.percentile = {r: percentiles(data) for r, data in replicas.items()}
-        self.seen = 0.0
 
-    def __call__(self, done: int, shown: dict[str, float]) -> None:
-        del done, shown  # the checkpoint may be of an earlier step
-        try:
-            when = self.checkpoint.stat().st_mtime
-        except FileNotFoundError:
-            return
-        if when == self.seen:
-            return
-        self.seen = when
-        with safe_open(self.checkpoint, "numpy") as file:
-            step = json.loads(file.get_tensor("about").tobytes().decode())["step"]
-            W, E, active = map(file.get_tensor, (".best.W", ".best.E", ".active"))
+    def __call__(self, step: int, models: list[Any]) -> None:
         maps = {}
         for r, own in self.percentile.items():
-            # The rows of W beyond its trajectories are padding.
-            rows, centers = _unit(W[r][: len(own)]), _unit(E[r][active[r]])
-            mapped = _finite(rows, centers)
-            maps[r] = place(rows, centers, own) if mapped else None
+            W, E = (_unit(np.asarray(x)) for x in (models[r].W, models[r].E))
+            maps[r] = place(W, E, own) if _finite(W, E) else None
         self.points.add(step, maps)
 
     def maps(self, r: int, behavior: Behavior) -> dict[str, Any] | None:

@@ -52,7 +52,7 @@ def _place(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _data(name: str, rows: list[dict[str, Any]], units: str | None) -> dict[str, Any]:
-    # Results of earlier versions do not have all of these.
+    # Null where a row does not know it: the other rows of the data set may.
     mine = [row for row in rows if row["data"] == name]
     about = {k: v for row in mine for k, v in row.items() if v is not None}
     match = HETEROGENEOUS.fullmatch(name)
@@ -93,9 +93,8 @@ def _run(
         "score": score,
         "diverged": diverged(row),
         "return": row["return_mean"],
-        # Earlier versions did not write them without evaluation.
-        "return_std": row.get("return_std"),
-        "episodes": row.get("episodes", 0),
+        "return_std": row["return_std"],
+        "episodes": row["episodes"],
         "codes_used": row["codes_used"],
         "ari": row["ari"],
         "updates": end,
@@ -120,7 +119,7 @@ def _fleets(rows: list[dict[str, Any]], names: dict[str, str]) -> list[dict[str,
     """What trained in one process, the longest first: its runs share its seconds."""
     found: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        key = row["label"], row.get("fleet_seconds"), row["timing"]["device"]
+        key = row["label"], row["fleet_seconds"], row["timing"]["device"]
         found[key].append(row)
     made = [
         {
@@ -130,7 +129,7 @@ def _fleets(rows: list[dict[str, Any]], names: dict[str, str]) -> list[dict[str,
             "seconds": seconds,
             "device": device,
             "cores": mine[0]["environment"]["cores"],
-            "resumed": any(row.get("fleet_resumed") for row in mine),
+            "resumed": any(row["fleet_resumed"] for row in mine),
         }
         for (label, seconds, device), mine in found.items()
     ]

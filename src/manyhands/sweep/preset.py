@@ -175,11 +175,11 @@ def _entry(content: dict[str, Any]) -> Entry:
     preset = _string("preset", content.pop("preset", "default"))
     label = _string("label", content.pop("label", name))
     learner = algorithm(name)
-    k = content.pop("k", [10] if learner.first == "vq" else [])
+    k = content.pop("k", [10] if learner.fits_behavior_set else [])
     k = tuple(k) if isinstance(k, list) else (k,)
-    if k and learner.first != "vq":
+    if k and not learner.fits_behavior_set:
         raise UserError(f"{name}: expected no k, it fits no behavior set")
-    if learner.first == "vq":
+    if learner.fits_behavior_set:
         _check_ks(k)
     on = content.pop("for", {})
     if not isinstance(on, dict) or not all(isinstance(c, dict) for c in on.values()):

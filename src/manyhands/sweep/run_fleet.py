@@ -28,9 +28,6 @@ from manyhands.sweep.making import end_with_the_caller, place_of
 from manyhands.sweep.maps import Fitting, Learning, histogram, quality
 from manyhands.sweep.plan import Fleet, Key
 
-# Between checkpoints of a fit: maps along training are made of them.
-MAP_SECONDS = 10.0
-
 
 def run(folder: Path, fleet: Fleet, workers: int | None = None) -> list[dict[str, Any]]:
     """Train and evaluate; goes on where an earlier attempt was interrupted."""
@@ -102,13 +99,11 @@ def _behaviors(
     place: Path,
     shown: dict[int, Trajectories],
 ) -> tuple[list[Behavior], dict[int, dict[str, Any]]]:
-    """The sets of every K and seed, and maps of those to show.
-
-    `train` would fit them too, but with too few checkpoints for maps along the way.
-    """
+    """The sets of every K and seed, and maps of those to show along the fit."""
     learner = algorithm(fleet.algo)
-    done, many = place / "behavior", len(fleet.keys)
-    along = Fitting(done, shown, place / "maps.json")
+    need, done, many = learner.behavior_need, place / "behavior", len(fleet.keys)
+    assert need is not None
+    along = Fitting(shown, place / "maps.json")
     if (done / "summary.json").exists():
         found = [Behavior.load(one) for one in Run(done).replicas(many)]
     else:
@@ -116,11 +111,10 @@ def _behaviors(
             _one_or_all(sets),
             k=list(fleet.k),
             seed=list(fleet.seeds),
-            preset=learner.preset_first(fleet.preset),
+            preset=learner.preset_before(fleet.preset),
             out=done,
-            checkpoint_seconds=MAP_SECONDS,
-            progress=along,
-            **learner.first_changes(options_of(fleet)),  # as `train` would
+            inspect=along,
+            **need.changes(options_of(fleet)),  # as `train` would
         )
     maps = {r: along.maps(r, found[r]) for r in shown}
     return found, {r: one for r, one in maps.items() if one is not None}
@@ -156,8 +150,7 @@ def _row(
         "evaluations": fleet.evaluations,
         "behaviors": policy.summary["behaviors"],
         "curve": curve,
-        # A run that an earlier version began does not have them.
-        "curve_returns": [m.get("evaluation/returns") for m in along],
+        "curve_returns": [m["evaluation/returns"] for m in along],
         "codes_used": policy.summary.get("behavior", {}).get("codes_used"),
         "ari": policy.summary.get("behavior", {}).get("ari"),
         "transitions": data.transitions,

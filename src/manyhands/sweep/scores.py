@@ -23,7 +23,7 @@ def evaluated(row: dict[str, Any]) -> bool:
 def diverged(row: dict[str, Any]) -> bool:
     """Played, and its return is no number."""
     value = row["return_mean"]
-    played = value is None and bool(row.get("returns"))
+    played = value is None and bool(row["returns"])
     return played or (value is not None and not np.isfinite(value))
 
 
@@ -68,12 +68,12 @@ def _check_data(rows: list[dict[str, Any]]) -> None:
     first: dict[str, dict[str, Any]] = {}
     for row in rows:
         one = first.setdefault(row["data"], row)
-        if one.get("fingerprint") != row.get("fingerprint"):
+        if one["fingerprint"] != row["fingerprint"]:
             raise UserError(
                 f"{row['data']}: expected results of one data set, got some of "
                 f"{one['transitions']:,} transitions (fingerprint "
-                f"{one.get('fingerprint')}) and some of {row['transitions']:,} "
-                f"({row.get('fingerprint')})"
+                f"{one['fingerprint']}) and some of {row['transitions']:,} "
+                f"({row['fingerprint']})"
             )
 
 

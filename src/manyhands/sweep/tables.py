@@ -152,8 +152,7 @@ def _data(scores: Scores) -> Table:
     for data in scores.data:
         about = next(row for row in scores.rows if row["data"] == data)
         sizes = [f"{about[what]:,}" for what in ("trajectories", "transitions")]
-        # Results of earlier versions do not have all of these.
-        means = [_mean(about.get(what)) for what in ("data_score", "behaviors")]
+        means = [_mean(about[what]) for what in ("data_score", "behaviors")]
         what = scores.units[data].removesuffix("_mean")
         rows.append([data, *sizes, *means, what])
     columns = ["trajectories", "transitions", "mean return", "behaviors' score"]
@@ -166,7 +165,7 @@ def _sources(scores: Scores) -> list[Table]:
     found = {
         row["data"]: list(row["source_scores"].values())
         for row in scores.rows
-        if row.get("source_scores")
+        if row["source_scores"]
     }
     if not found:
         return []
