@@ -24,15 +24,15 @@ def check_every_second(
     first, metrics = update(state)
     second, same = update(first)
     third, _ = update(second)
-    assert int(third.critic_adam.steps) == 3
-    assert int(third.delayed.policy_adam.steps) == 2
+    assert int(third.critic.steps) == 3
+    assert int(third.delayed.policy.steps) == 2
     for old, new in zip(*map(jax.tree.leaves, (first.delayed, second.delayed))):
         assert np.array_equal(old, new)
     for name in ("actor/q", "actor/distance"):
         assert float(metrics[name]) == float(same[name]) != 0
     slow, after = state.delayed, first.delayed
     for old, new, online in (
-        (slow.target, after.target, first.critic),
+        (slow.target, after.target, first.critic.params),
         (slow.target_policy, after.target_policy, followed(slow, after)),
     ):
         for a, b, c in zip(*map(jax.tree.leaves, (old, new, online))):

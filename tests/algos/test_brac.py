@@ -9,7 +9,7 @@ from float64 import double, kl, log_prob, mlp
 from manyhands import train
 from manyhands.algos import bc, brac
 from manyhands.algos.algorithm import Given
-from manyhands.algos.brac import Noise
+from manyhands.algos.brac import Noise, critic_loss
 
 EXACT = brac.Options(
     width=8, critic_width=8, beta=0.7, value_penalty=0.6, value_weight=1.5, warm_up=0
@@ -96,7 +96,7 @@ def test_critic(state, batch, given, config):
         state.policy.tree(), state.target.tree(), batch, NOISE, config, fitted
     )
     np.testing.assert_allclose(y, reference.y(batch), rtol=2e-4, atol=1e-4)
-    loss, _ = brac.critic_loss(state.critic.tree(), batch, y)
+    loss, _ = critic_loss(state.critic.tree(), batch, y)
     q = reference.q(reference.critic, batch.observations, batch.actions)
     expected = ((q - reference.y(batch)) ** 2).mean(axis=1).sum()
     np.testing.assert_allclose(loss, expected, rtol=1e-3)
@@ -132,14 +132,15 @@ def test_one_update_warms_up_first(state, batch, given):
     after = {}
     for warm_up in (0, 10):
         for scale in (1.0, 3.0):
-            critic = jax.tree.map(lambda x: x * scale, state.critic)  # noqa: B023
+            params = jax.tree.map(lambda x: x * scale, state.critic.params)  # noqa: B023
+            critic = state.critic._replace(params=params)
             config = jax.tree.map(
                 jnp.float32, brac.Options(width=8, critic_width=8, warm_up=warm_up)
             )
             found, _ = brac.update_with(
                 state._replace(critic=critic), batch, NOISE, NOISE, config, fitted
             )
-            after[warm_up, scale] = np.asarray(found.policy.small)
+            after[warm_up, scale] = np.asarray(found.policy.params.small)
     assert np.array_equal(after[10, 1.0], after[10, 3.0])
     assert not np.array_equal(after[0, 1.0], after[0, 3.0])
 

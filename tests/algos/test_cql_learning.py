@@ -14,7 +14,7 @@ from manyhands import fleet
 from manyhands.algos import cql
 from manyhands.algos.algorithm import Given
 from manyhands.algos.cql import Options
-from manyhands.nn.bundle import Bundle
+from manyhands.nn.optimizer import Trained
 from manyhands.types import Box
 
 # One state number, one action in +-1.
@@ -68,7 +68,7 @@ def learn(
         actor = eqx.tree_at(
             lambda a: a.net.layers[-1].b, state.actor.tree(), jnp.float32(bias)
         )
-        state = state._replace(actor=Bundle.of(actor))
+        state = state._replace(actor=Trained.of(actor))
     one = partial(jax.tree.map, lambda x: jnp.asarray(x, jnp.float32)[None])
     zero = jnp.zeros(1, jnp.int32)
     options = replace(PROBE, **changes)

@@ -1,6 +1,7 @@
 """CQL's losses and updates against a float64 computation of its own."""
 
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,8 +14,8 @@ from scipy.special import logsumexp
 from manyhands.algos import cql
 from manyhands.algos.algorithm import Given
 from manyhands.algos.cql import Noise, Options
-from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
+from manyhands.nn.optimizer import Trained
 from manyhands.types import Batch, Box
 
 STATES, ACTIONS, WIDTH, ROWS, SAMPLES = 3, 2, 8, 12, 4
@@ -44,21 +45,19 @@ def state() -> cql.State:
         state = cql.start(jax.random.key(3), given, OPTIONS)
         return getattr(state, name).tree()
 
-    def drawn(name: str) -> Bundle:
+    def drawn(name: str) -> Any:
         def draw(leaf):
             inputs = leaf.shape[-2] if leaf.ndim > 1 else 4
             number = random.normal(size=leaf.shape) / np.sqrt(inputs)
             return jnp.asarray(number, jnp.float32)
 
-        return Bundle.of(jax.tree.map(draw, jax.eval_shape(partial(like, name))))
+        return jax.tree.map(draw, jax.eval_shape(partial(like, name)))
 
     actor, critic, target, weight = map(
         drawn, ("actor", "critic", "target", "log_weight")
     )
-    moments = map(adam.init, (actor, critic, weight))
-    actor_adam, critic_adam, weight_adam = moments
     return cql.State(
-        actor, actor_adam, critic, critic_adam, target, weight, weight_adam
+        Trained.of(actor), Trained.of(critic), Bundle.of(target), Trained.of(weight)
     )
 
 
@@ -213,7 +212,7 @@ def test_policy_loss(state, batch, noise, reference, cloning):
 
 def test_weight_loss(state, reference):
     gap = reference.gaps().mean()
-    loss, gradient = jax.value_and_grad(cql.weight_loss)(
+    (loss, _), gradient = jax.value_and_grad(cql.weight_loss, has_aux=True)(
         state.log_weight.tree(), jnp.float32(gap), OPTIONS
     )
     expected = -reference.weight * (3.0 * gap - 1.5)
@@ -257,7 +256,7 @@ def test_one_update_steps_everything_from_the_same_parameters(
     assert float(metrics["critic/weight"]) == pytest.approx(reference.weight, rel=1e-5)
     # Targets follow the critics as they are after the step.
     for old, new, critic in zip(
-        *map(jax.tree.leaves, (state.target, after.target, after.critic))
+        *map(jax.tree.leaves, (state.target, after.target, after.critic.params))
     ):
         np.testing.assert_allclose(new, old + 0.05 * (critic - old), atol=1e-6)
 
@@ -265,7 +264,7 @@ def test_one_update_steps_everything_from_the_same_parameters(
 def test_the_policy_learns_by_its_values_after_warming_up(state, batch, noise):
     # Without a price of entropy, which has the last word otherwise.
     actor = eqx.tree_at(lambda a: a.log_alpha, state.actor.tree(), jnp.float32(-9.0))
-    quiet = state._replace(actor=Bundle.of(actor))
+    quiet = state._replace(actor=Trained.of(actor))
     reference, signs = Reference(quiet, batch, noise), []
     array = reference.actor[-1][0]
     for cloning in (True, False):
@@ -276,7 +275,7 @@ def test_the_policy_learns_by_its_values_after_warming_up(state, batch, noise):
         clear = np.abs(slopes) > 1e-2
         signs.append(-np.sign(slopes)[clear])
         steps = jnp.int32(0 if cloning else 1)
-        begun = eqx.tree_at(lambda s: s.actor_adam.steps, quiet, steps)
+        begun = eqx.tree_at(lambda s: s.actor.steps, quiet, steps)
         after, _ = update(begun, batch, noise, OPTIONS, BOX)
         moved = after.actor.tree().net.layers[-1].w - actor.net.layers[-1].w
         assert clear.sum() > 5

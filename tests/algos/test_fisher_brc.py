@@ -19,8 +19,8 @@ from manyhands.algos.algorithm import Given
 from manyhands.algos.fisher_brc import Fitted, Noise, Options
 from manyhands.behavior import mixture
 from manyhands.behavior.options import Options as FitOptions
-from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
+from manyhands.nn.optimizer import Trained
 from manyhands.types import Batch, Box
 
 STATES, ACTIONS, WIDTH, ROWS, COMPONENTS = 3, 2, 8, 12, 5
@@ -60,10 +60,10 @@ def state() -> fisher_brc.State:
 
     names = ("actor", "critic", "target")
     actor, critic, target = (
-        Bundle.of(drawn(jax.eval_shape(partial(like, name)), seed))
+        drawn(jax.eval_shape(partial(like, name)), seed)
         for seed, name in enumerate(names)
     )
-    return fisher_brc.State(actor, adam.init(actor), critic, adam.init(critic), target)
+    return fisher_brc.State(Trained.of(actor), Trained.of(critic), Bundle.of(target))
 
 
 @pytest.fixture(scope="module")
@@ -238,12 +238,12 @@ def test_the_policy_steps_by_the_new_critics(state, batch, noise, fitted, refere
     np.testing.assert_allclose(moved[clear], -3e-4 * np.sign(slopes[clear]), rtol=1e-2)
     # Targets follow the critics as they are after the step.
     for old, new, critic in zip(
-        *map(jax.tree.leaves, (state.target, after.target, after.critic))
+        *map(jax.tree.leaves, (state.target, after.target, after.critic.params))
     ):
         np.testing.assert_allclose(new, old + 0.05 * (critic - old), atol=1e-6)
     # What the policy's optimiser has seen is the gradient by the new critics.
     newer = Reference(state._replace(critic=after.critic), batch, noise, fitted)
-    seen = after.actor_adam.mean.tree().net.layers[-1].b / 0.1
+    seen = after.actor.mean.tree().net.layers[-1].b / 0.1
     for i in range(2 * ACTIONS):
         expected = slope(newer.policy_loss, newer.actor[-1][1], (i,))
         assert float(seen[i]) == pytest.approx(expected, rel=1e-2, abs=1e-3)

@@ -48,7 +48,7 @@ def state(starts) -> iql.State:
     policy = starts[0].policy.tree()
     policy = iql.Policy(policy.net, jnp.array([-0.5, 0.3, 3.0]))
     bundle = type(starts[0].policy).of(policy)
-    return starts[0]._replace(policy=bundle, target=starts[1].critic)
+    return starts[0]._replace(policy=bundle, target=starts[1].critic.params)
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +178,7 @@ def test_one_update_goes_from_v_to_the_targets(state, batch):
         sign = np.sign(slope(reference.policy_loss, reference.log_std, (i,)))
         assert float(moved[i]) == pytest.approx(-2e-3 * sign, rel=1e-2)
     for old, new, critic in zip(
-        *map(jax.tree.leaves, (state.target, after.target, after.critic))
+        *map(jax.tree.leaves, (state.target, after.target, after.critic.params))
     ):
         np.testing.assert_allclose(new, old + 0.1 * (critic - old), atol=1e-6)
 
@@ -197,7 +197,7 @@ def test_the_start_is_orthogonal(starts):
     assert [d.w.shape[1] for d in state.value.tree().layers] == [16, 16, 1]
     for w in (net.layers[1].w, critic.layers[1].w[0], critic.layers[1].w[1]):
         np.testing.assert_allclose(w @ w.T, 2 * np.eye(16), atol=1e-5)
-    for a, b in zip(*map(jax.tree.leaves, (state.target, state.critic))):
+    for a, b in zip(*map(jax.tree.leaves, (state.target, state.critic.params))):
         assert np.array_equal(a, b)
 
 

@@ -19,9 +19,9 @@ from manyhands.algos import lbrac_v, lbrac_v_printed
 from manyhands.algos.lbrac_v import Noise, State
 from manyhands.algos.lbrac_v_printed import PAPER, Critic, Policy
 from manyhands.behavior import vq, vq_learning
-from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.networks import normalize
+from manyhands.nn.optimizer import Trained
 
 CONFIG = jax.tree.map(jnp.float32, PAPER)
 
@@ -118,9 +118,8 @@ def test_policy_loss_and_gradients(fixture):
 
 
 def test_one_full_update(fixture):
-    pi, q = (Bundle.of(f(fixture, "param/")) for f in (policy, critic))
-    target = Bundle.of(critic(fixture, "param/", "_target"))
-    state = State(pi, adam.init(pi), q, adam.init(q), target)
+    pi, q = (Trained.of(f(fixture, "param/")) for f in (policy, critic))
+    state = State(pi, q, Bundle.of(critic(fixture, "param/", "_target")))
     after, _ = lbrac_v_printed.update_with(
         state, batch_from(fixture), *noises(fixture), CONFIG, FITTED
     )

@@ -18,8 +18,7 @@ from manyhands.algos.lbrac_v import Noise, State
 from manyhands.algos.lbrac_v_printed import LBRAC_V, Options
 from manyhands.algos.starting_sets import Start
 from manyhands.behavior import vq, vq_learning
-from manyhands.nn import adam
-from manyhands.nn.bundle import Bundle
+from manyhands.nn.optimizer import Trained, for_all, polyak
 
 OPTIONS = Options(
     critic_width=8, beta=0.7, value_penalty=0.6, value_weight=1.5, warm_up=0
@@ -58,7 +57,7 @@ def state(given) -> State:
     other = lbrac_v.start(jax.random.key(7), given, OPTIONS)
     policy = state.policy.tree()
     policy = eqx.tree_at(lambda p: p.e_pi, policy, jnp.arange(8.0) - 3)
-    return state._replace(policy=Bundle.of(policy), target=other.critic)
+    return state._replace(policy=Trained.of(policy), target=other.critic.params)
 
 
 update = jax.jit(lbrac_v.update_with)
@@ -299,7 +298,11 @@ def test_who_learns_from_what(state, batch, given):
     assert changed(state, NOISE) == (False, False)
     assert changed(state, (other_now, following)) == (True, False)
     assert changed(state, (now, other_following)) == (False, True)
-    assert changed(state._replace(target=state.critic), NOISE) == (False, True)
+    assert changed(state._replace(target=state.critic.params), NOISE) == (False, True)
+
+
+def stepped(trained: Trained, gradient: Any, rate: float) -> Trained:
+    return trained.descend(gradient, for_all(rate, gradient))
 
 
 @pytest.mark.parametrize("held_to", ["best", "own"])
@@ -309,20 +312,14 @@ def test_targets_then_critics_then_the_policy(state, batch, given, held_to):
     config = own(held_to=held_to, **rates)
     fitted = lbrac_v.fitted(given, config)
     for _ in range(2):  # the second time with moments that are not 0
-        target = jax.tree.map(
-            lambda t, c: t + 0.1 * (c - t), state.target, state.critic
-        )
+        target = polyak(state.target, state.critic, 0.1)
         moved = state._replace(target=target)
         by_old = learnt(moved, batch, NOISE, config, fitted)
-        critic, critic_adam = adam.step(
-            state.critic, by_old.of_critic, state.critic_adam, 0.03
-        )
+        critic = stepped(state.critic, by_old.of_critic, 0.03)
         moved = moved._replace(critic=critic)
         by_new = learnt(moved, batch, NOISE, config, fitted)
-        policy, policy_adam = adam.step(
-            state.policy, by_new.of_policy, state.policy_adam, 0.02
-        )
-        expected = State(policy, policy_adam, critic, critic_adam, target)
+        policy = stepped(state.policy, by_new.of_policy, 0.02)
+        expected = State(policy, critic, target)
         after, metrics = update(state, batch, *NOISE, config, fitted)
         for one, other in zip(*map(jax.tree.leaves, (after, expected)), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
@@ -355,8 +352,8 @@ def test_pi_waits_for_the_critics(state, batch, given):
     fitted = lbrac_v.fitted(given, config)
     for learning in (False, False, True):
         after, _ = update(state, batch, *NOISE, config, fitted)
-        assert same(after.policy, state.policy) != learning
-        assert not same(after.critic, state.critic)
+        assert same(after.policy.params, state.policy.params) != learning
+        assert not same(after.critic.params, state.critic.params)
         state = after
 
 

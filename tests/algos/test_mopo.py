@@ -15,8 +15,8 @@ from manyhands.algos.algorithm import Given, Setting
 from manyhands.dynamics import ensemble
 from manyhands.dynamics.imagination import Noise, World
 from manyhands.dynamics.settings import Inputs, Settings
-from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import values_of
+from manyhands.nn.optimizer import Trained
 from manyhands.types import Batch
 
 SMALL = dict(width=16, critic_width=16, rollouts=3, horizon=2, kept=4, real=2)
@@ -31,8 +31,8 @@ def state(box) -> mopo.State:
         mopo.start(jax.random.key(seed), Given(3, 2, box), OPTIONS) for seed in (0, 1)
     )
     actor = one.actor.tree()
-    actor = Bundle.of(mopo.Actor(actor.net, jnp.float32(-0.7)))
-    return one._replace(actor=actor, target=two.critic)
+    actor = Trained.of(mopo.Actor(actor.net, jnp.float32(-0.7)))
+    return one._replace(actor=actor, target=two.critic.params)
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_an_update_mixes_logged_and_imagined_rows(state, batch, box):
     assert float(metrics["model/kept"]) == pytest.approx(9 / 24)
     assert again.underway.alive.all()
     for old, new, online in zip(
-        *map(jax.tree.leaves, (state.target, after.target, after.critic))
+        *map(jax.tree.leaves, (state.target, after.target, after.critic.params))
     ):
         np.testing.assert_allclose(new, old + 0.005 * (online - old), atol=1e-6)
     # The first rows are logged ones, with their rewards and terminals.
@@ -163,7 +163,7 @@ def test_values_are_those_of_the_model(box):
     start = mopo.start(jax.random.key(0), Given(3, 2, box), options)
     # Without entropy.
     actor = mopo.Actor(start.actor.tree().net, jnp.float32(-30.0))
-    start = start._replace(actor=Bundle.of(actor))
+    start = start._replace(actor=Trained.of(actor))
     random = np.random.default_rng(0)
     s = jnp.asarray(random.normal(size=(32, 3)), jnp.float32)
     zeros = jnp.zeros(32)

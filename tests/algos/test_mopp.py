@@ -95,7 +95,7 @@ def test_an_update_moves_targets_first_then_the_rest(given, logged):
         state, logged, jax.random.key(1), CONFIG, fitted
     )
     for old, new, online in zip(
-        *map(jax.tree.leaves, (state.target, after.target, state.critic))
+        *map(jax.tree.leaves, (state.target, after.target, state.critic.params))
     ):
         np.testing.assert_allclose(new, old + 0.005 * (online - old), atol=1e-6)
     assert set(metrics) == {
@@ -105,8 +105,8 @@ def test_an_update_moves_targets_first_then_the_rest(given, logged):
         "critic/target",
     }
     for old, new in (
-        (state.critic.small, after.critic.small),
-        (state.behavior.small, after.behavior.small),
+        (state.critic.params.small, after.critic.params.small),
+        (state.behavior.params.small, after.behavior.params.small),
     ):
         # Adam's first step is the rate, wherever there is a gradient.
         moved = np.abs(np.asarray(new - old))

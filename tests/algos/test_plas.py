@@ -16,6 +16,7 @@ from manyhands.algos import plas
 from manyhands.algos.algorithm import Given
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.networks import MLP
+from manyhands.nn.optimizer import Trained
 from manyhands.options import choose
 from manyhands.types import Batch, Box
 
@@ -54,10 +55,10 @@ def batch() -> Batch:
 def plain(state: plas.State) -> plas.State:
     """The same without the perturbation."""
     policy, target = (
-        Bundle.of(plas.Policy(part.tree().latent, None))
+        plas.Policy(part.tree().latent, None)
         for part in (state.policy, state.policy_target)
     )
-    return state._replace(policy=policy, policy_target=target)
+    return state._replace(policy=Trained.of(policy), policy_target=Bundle.of(target))
 
 
 # The same in NumPy, float64, written from the equations

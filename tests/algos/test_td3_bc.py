@@ -10,8 +10,7 @@ from fork_goals import share_at_goal
 
 from manyhands.algos import delayed, td3_bc
 from manyhands.algos.algorithm import Given
-from manyhands.algos.critic_terms import critic_loss
-from manyhands.nn.critics import values_of
+from manyhands.nn.critics import critic_loss, values_of
 from manyhands.types import Batch, Box
 
 STATES, ACTIONS, WIDTH, ROWS = 4, 3, 16, 12
@@ -41,7 +40,8 @@ def starts() -> list[td3_bc.State]:
 def state(starts) -> td3_bc.State:
     """Targets apart from what they follow."""
     slow = starts[0].delayed._replace(
-        target_policy=starts[1].delayed.policy, target=starts[1].critic
+        target_policy=starts[1].delayed.policy.params,
+        target=starts[1].critic.params,
     )
     return starts[0]._replace(delayed=slow)
 
@@ -150,7 +150,9 @@ def test_gradients_agree_with_differences_of_float64(state, batch, noise):
 
 def test_the_policy_and_all_targets_move_every_second_time(state, batch, noise):
     update = jax.jit(lambda state: td3_bc.update_with(state, batch, noise, CONFIG, BOX))
-    first = check_every_second(update, state, 0.1, lambda before, after: after.policy)
+    first = check_every_second(
+        update, state, 0.1, lambda before, after: after.policy.params
+    )
     slow, after = state.delayed, first.delayed
     # Adam's first step is the rate, against the gradient's sign; the policy's is by
     # the critics as they are after theirs.

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from manyhands.nn.bundle import Bundle
+from manyhands.nn.optimizer import Trained
 
 
 def untaught(start: Callable[[Any], Any], seed: int = 0) -> Any:
@@ -24,8 +25,11 @@ def untaught(start: Callable[[Any], Any], seed: int = 0) -> Any:
         return jnp.zeros(like.shape, like.dtype)
 
     state = jax.eval_shape(start, jax.random.key(0))
-    parts = [
-        jax.tree.map(draw if isinstance(part, Bundle) else zeros, part)
-        for part in state
-    ]
-    return type(state)(*parts)
+
+    def numbers(part: Any) -> Any:
+        if isinstance(part, Trained):
+            params, *moments = part
+            return Trained(jax.tree.map(draw, params), *jax.tree.map(zeros, moments))
+        return jax.tree.map(draw if isinstance(part, Bundle) else zeros, part)
+
+    return type(state)(*map(numbers, state))

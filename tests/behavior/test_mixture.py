@@ -11,7 +11,7 @@ from scipy.special import log_softmax, logsumexp
 from manyhands import Trajectories, fit
 from manyhands.behavior import mixture
 from manyhands.behavior.options import Options
-from manyhands.nn.bundle import Bundle
+from manyhands.nn.optimizer import Trained
 from manyhands.types import Batch, Box
 
 # Compiled: a program takes less time to make than its pieces.
@@ -222,7 +222,7 @@ def test_the_entropy_has_a_floor():
 
     @jax.jit
     def entropies(start: mixture.Learnt):
-        begun = state._replace(model=Bundle.of(start))
+        begun = state._replace(model=Trained.of(start))
         return jax.lax.scan(one, begun, keys)[1]["behavior/entropy"]
 
     def entropy(start: mixture.Learnt) -> float:

@@ -16,8 +16,8 @@ from official import (
 )
 
 from manyhands.behavior import vq, vq_learning
-from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
+from manyhands.nn.optimizer import Trained
 
 
 @pytest.fixture(scope="module")
@@ -90,13 +90,9 @@ def test_critic_loss_and_gradients(fixture, problem):
 
 def test_one_full_update(fixture, problem):
     batch, config, fitted = problem
-    policy = Bundle.of(policy_from(fixture, "param/"))
-    critic = Bundle.of(critic_from(fixture, "param/"))
     state = vq_learning.State(
-        policy,
-        adam.init(policy),
-        critic,
-        adam.init(critic),
+        Trained.of(policy_from(fixture, "param/")),
+        Trained.of(critic_from(fixture, "param/")),
         Bundle.of(critic_from(fixture, "param/", "_target")),
     )
     noise = jnp.asarray(fixture["noise/p1_a2"])

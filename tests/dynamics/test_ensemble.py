@@ -10,8 +10,7 @@ from manyhands.dynamics import ensemble
 from manyhands.dynamics.fit import Dynamics, Job, fit, gained
 from manyhands.dynamics.prediction import disagreement, predict_all, widest
 from manyhands.dynamics.settings import Inputs, Settings
-from manyhands.nn import adam
-from manyhands.nn.bundle import Bundle
+from manyhands.nn.optimizer import Trained
 from manyhands.training.replicas import pick
 from manyhands.types import Batch
 
@@ -115,8 +114,7 @@ def test_its_gradient_agrees_with_differences_of_float64(params, batch, inputs):
 
 
 def test_members_say_what_they_learnt_and_agree_with_float64(params, batch, inputs):
-    bundle = Bundle.of(params)
-    state = ensemble.State(bundle, adam.init(bundle))
+    state = ensemble.State(Trained.of(params))
     members = ensemble.members(state, inputs, SETTINGS)
     s, a = batch.observations[0], batch.actions[0]
     said = jax.jit(predict_all)(members, s, a)

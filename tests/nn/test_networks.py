@@ -5,8 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from manyhands.nn import adam
-from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import for_members, init, values_of
 from manyhands.nn.networks import (
     MLP,
@@ -19,6 +17,7 @@ from manyhands.nn.networks import (
     take_rows,
     with_idle_units,
 )
+from manyhands.nn.optimizer import Trained
 
 INPUTS, HIDDEN, EMBEDDING, OUT = 3, 16, 4, 5
 
@@ -282,12 +281,13 @@ def test_idle_units_change_nothing_and_stay_idle():
     x, y = rows(32, INPUTS), rows(32, OUT, seed=2)
 
     def learned(net: MLP) -> MLP:
-        bundle = Bundle.of(net)
-        state = adam.init(bundle)
+        def loss(net: MLP):
+            return ((net(x) - y) ** 2).mean(), {}
+
+        trained = Trained.of(net)
         for _ in range(20):
-            gradient = jax.grad(lambda net: ((net(x) - y) ** 2).mean())(bundle.tree())
-            bundle, state = adam.step(bundle, gradient, state, 0.01)
-        return bundle.tree()
+            trained, _ = trained.step(loss, 0.01)
+        return trained.tree()
 
     wide, narrow = learned(with_idle_units(net)), learned(net)
     assert not np.allclose(narrow(x), net(x))

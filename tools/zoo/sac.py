@@ -24,11 +24,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from manyhands.agents.acting import LOG_STD
-from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
-from manyhands.nn.critics import MEMBERS, squared_error, values_of
+from manyhands.nn.critics import MEMBERS, critic_loss, values_of
 from manyhands.nn.distributions import TanhNormal
 from manyhands.nn.networks import MLP, Dense
+from manyhands.nn.optimizer import Trained, polyak
 from manyhands.types import Batch, Key, Metrics
 
 HIDDEN_LAYERS = 2
@@ -55,10 +55,8 @@ class Actor(eqx.Module):
 
 
 class State(NamedTuple):
-    actor: Bundle  # of an Actor
-    actor_adam: adam.Adam
-    critic: Bundle  # of an MLP with a leading member axis
-    critic_adam: adam.Adam
+    actor: Trained  # of an Actor
+    critic: Trained  # of an MLP with a leading member axis
     target: Bundle
 
 
@@ -69,17 +67,16 @@ def init(key: Key, observations: int, actions: int, width: int) -> State:
     key_actor, key_critic, key_target = jax.random.split(key, 3)
     hidden = [width] * HIDDEN_LAYERS
     net = _mlp(key_actor, [observations, *hidden, 2 * actions], LAST_OF_ACTOR)
-    actor = Bundle.of(Actor(net, jnp.zeros(())))
 
-    def critics(key: Key) -> Bundle:
+    def critics(key: Key) -> MLP:
         sizes = [observations + actions, *hidden, 1]
         keys = jax.random.split(key, MEMBERS)
-        return Bundle.of(jax.vmap(lambda k: _mlp(k, sizes, LAST_OF_CRITIC))(keys))
+        return jax.vmap(lambda k: _mlp(k, sizes, LAST_OF_CRITIC))(keys)
 
-    critic = critics(key_critic)
     # rlkit's targets do not start as copies.
-    target = critics(key_target)
-    return State(actor, adam.init(actor), critic, adam.init(critic), target)
+    critic, target = critics(key_critic), critics(key_target)
+    actor = Trained.of(Actor(net, jnp.zeros(())))
+    return State(actor, Trained.of(critic), Bundle.of(target))
 
 
 def _mlp(key: Key, sizes: list[int], last: float) -> MLP:
@@ -118,7 +115,7 @@ def sample(
     return jnp.tanh(u) * mask, jnp.sum(pi.inner_terms(u) * mask, axis=-1)
 
 
-# Losses
+# Losses; L_Q is in `nn/critics.py`
 
 
 def critic_target(
@@ -134,15 +131,6 @@ def critic_target(
     q = values_of(target, batch.next_observations, action).min(axis=0)
     soft = q - jnp.exp(actor.log_alpha) * log_prob
     return batch.rewards + config.discount * (1 - batch.terminals) * soft
-
-
-def critic_loss(
-    critic: MLP, batch: Batch, y: Float[Array, " batch"]
-) -> tuple[Float[Array, ""], Metrics]:
-    """L_Q."""
-    q = values_of(critic, batch.observations, batch.actions)
-    loss = squared_error(q, y)
-    return loss, {"critic/loss": loss, "critic/q": q.mean()}
 
 
 def actor_loss(
@@ -180,18 +168,12 @@ def update_with(
     fitted: Fitted,
 ) -> tuple[State, Metrics]:
     """`update` with its random numbers given: for s' and for s."""
-    actor, critic = state.actor.tree(), state.critic.tree()
-    y = critic_target(actor, state.target.tree(), batch, noise[0], config, fitted)
-    critic_gradient, metrics = jax.grad(critic_loss, has_aux=True)(critic, batch, y)
-    actor_gradient, more = jax.grad(actor_loss, has_aux=True)(
-        actor, critic, batch, noise[1], fitted
+    y = critic_target(
+        state.actor.tree(), state.target.tree(), batch, noise[0], config, fitted
     )
-    new_actor, actor_adam = adam.step(
-        state.actor, actor_gradient, state.actor_adam, config.rate
+    critic, metrics = state.critic.step(critic_loss, config.rate, batch, y)
+    actor, more = state.actor.step(
+        actor_loss, config.rate, state.critic.tree(), batch, noise[1], fitted
     )
-    new_critic, critic_adam = adam.step(
-        state.critic, critic_gradient, state.critic_adam, config.rate
-    )
-    target = adam.polyak(state.target, new_critic, config.target_rate)
-    state = State(new_actor, actor_adam, new_critic, critic_adam, target)
-    return state, metrics | more
+    target = polyak(state.target, critic, config.target_rate)
+    return State(actor, critic, target), metrics | more

@@ -17,10 +17,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from manyhands.algos.algorithm import Algorithm, Common, Given
-from manyhands.nn import adam
-from manyhands.nn.bundle import Bundle
 from manyhands.nn.distributions import TanhNormal, inside
 from manyhands.nn.networks import MLP
+from manyhands.nn.optimizer import Trained
 from manyhands.options import COUNT, POSITIVE, option, options, traced
 from manyhands.types import Batch, Box, Key, Keys, Metrics
 
@@ -46,8 +45,7 @@ class Policy(eqx.Module):
 
 
 class State(NamedTuple):
-    policy: Bundle  # of a Policy
-    adam: adam.Adam
+    policy: Trained  # of a Policy
 
 
 # Start
@@ -58,9 +56,8 @@ def init_net(key: Key, given: Given, width: int) -> MLP:
 
 
 def start(key: Key, given: Given, options: Options) -> State:
-    policy = Policy(init_net(key, given, options.width), jnp.ones(()))
-    bundle = Bundle.of(policy)
-    return State(bundle, adam.init(bundle))
+    net = init_net(key, given, options.width)
+    return State(Trained.of(Policy(net, jnp.ones(()))))
 
 
 def fitted(given: Given, options: Options) -> Box:
@@ -104,11 +101,10 @@ def update(
     state: State, batch: Batch, key: Key, config: Options, box: Box
 ) -> tuple[State, Metrics]:
     noise = jax.random.normal(key, batch.actions.shape)
-    gradient, metrics = jax.grad(policy_loss, has_aux=True)(
-        state.policy.tree(), batch, noise, box
+    policy, metrics = state.policy.step(
+        policy_loss, config.policy_rate, batch, noise, box
     )
-    policy, moments = adam.step(state.policy, gradient, state.adam, config.policy_rate)
-    return State(policy, moments), metrics
+    return State(policy), metrics
 
 
 # Acting

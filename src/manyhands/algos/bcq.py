@@ -25,12 +25,12 @@ from jaxtyping import Array, Float
 
 from manyhands.algos import vae_bc
 from manyhands.algos.algorithm import Algorithm, Common, Given
-from manyhands.algos.critic_terms import critic_loss
-from manyhands.nn import adam, critics
+from manyhands.nn import critics
 from manyhands.nn.actors import uniform_mlp
 from manyhands.nn.bundle import Bundle
-from manyhands.nn.critics import values_of
+from manyhands.nn.critics import critic_loss, values_of
 from manyhands.nn.networks import MLP
+from manyhands.nn.optimizer import Trained, polyak
 from manyhands.options import (
     COUNT,
     NOT_NEGATIVE,
@@ -75,13 +75,10 @@ PRESETS = {
 
 
 class State(NamedTuple):
-    vae: Bundle  # of a vae_bc.Model
-    vae_adam: adam.Adam
-    critic: Bundle  # of an MLP with a leading member axis
-    critic_adam: adam.Adam
+    vae: Trained  # of a vae_bc.Model
+    critic: Trained  # of an MLP with a leading member axis
     critic_target: Bundle
-    perturbation: Bundle  # of an MLP
-    perturbation_adam: adam.Adam
+    perturbation: Trained  # of an MLP
     perturbation_target: Bundle
 
 
@@ -111,16 +108,12 @@ def init_perturbation(key: Key, given: Given, width: int) -> MLP:
 
 def start(key: Key, given: Given, options: Options) -> State:
     keys = jax.random.split(key, 3)
-    vae = Bundle.of(vae_bc.init(keys[0], given, options.vae_width))
-    critic = Bundle.of(init_critics(keys[1], given, options.width))
-    xi = Bundle.of(init_perturbation(keys[2], given, options.width))
-    # Targets start as copies: the same arrays twice could not be given up twice.
-    critic_target, xi_target = jax.tree.map(jnp.copy, (critic, xi))
-    return State(
-        *(vae, adam.init(vae)),
-        *(critic, adam.init(critic), critic_target),
-        *(xi, adam.init(xi), xi_target),
-    )
+    vae = Trained.of(vae_bc.init(keys[0], given, options.vae_width))
+    critic = Trained.of(init_critics(keys[1], given, options.width))
+    xi = Trained.of(init_perturbation(keys[2], given, options.width))
+    # Targets start as copies: XLA refuses to donate a buffer twice.
+    critic_target, xi_target = jax.tree.map(jnp.copy, (critic.params, xi.params))
+    return State(vae, critic, critic_target, xi, xi_target)
 
 
 def fitted(given: Given, options: Options) -> Fitted:
@@ -149,7 +142,7 @@ def soft_minimum(
     return weight * q.min(axis=0) + (1 - weight) * q.max(axis=0)
 
 
-# Losses; L_Q is in `critic_terms.py`
+# Losses; L_Q is in `nn/critics.py`
 
 
 class Noise(NamedTuple):
@@ -218,10 +211,8 @@ def update_with(
     state: State, batch: Batch, noise: Noise, config: Options, fitted: Fitted
 ) -> tuple[State, Metrics]:
     """`update` with its random numbers given."""
-    gradient, metrics = jax.grad(vae_bc.vae_loss, has_aux=True)(
-        state.vae.tree(), batch, noise.vae, config.kl_weight, fitted.box
-    )
-    vae, vae_adam = adam.step(state.vae, gradient, state.vae_adam, config.vae_rate)
+    of_loss = batch, noise.vae, config.kl_weight, fitted.box
+    vae, metrics = state.vae.step(vae_bc.vae_loss, config.vae_rate, *of_loss)
     decoder = vae.tree().decoder
     y = critic_target(
         decoder,
@@ -232,29 +223,17 @@ def update_with(
         config,
         fitted,
     )
-    gradient, more = jax.grad(critic_loss, has_aux=True)(state.critic.tree(), batch, y)
-    critic, critic_adam = adam.step(
-        state.critic, gradient, state.critic_adam, config.critic_rate
-    )
-    metrics |= more
-    gradient, more = jax.grad(perturbation_loss, has_aux=True)(
-        state.perturbation.tree(),
-        decoder,
-        critic.tree(),
-        batch,
-        noise.now,
-        fitted,
-    )
-    xi, xi_adam = adam.step(
-        state.perturbation, gradient, state.perturbation_adam, config.policy_rate
-    )
+    critic, of_critic = state.critic.step(critic_loss, config.critic_rate, batch, y)
+    of_loss = decoder, critic.tree(), batch, noise.now, fitted
+    xi, of_xi = state.perturbation.step(perturbation_loss, config.policy_rate, *of_loss)
     state = State(
-        *(vae, vae_adam, critic, critic_adam),
-        adam.polyak(state.critic_target, critic, config.target_rate),
-        *(xi, xi_adam),
-        adam.polyak(state.perturbation_target, xi, config.target_rate),
+        vae,
+        critic,
+        polyak(state.critic_target, critic, config.target_rate),
+        xi,
+        polyak(state.perturbation_target, xi, config.target_rate),
     )
-    return state, metrics | more
+    return state, metrics | of_critic | of_xi
 
 
 # Acting

@@ -23,11 +23,12 @@ from jaxtyping import Array, Float
 from manyhands.algos import bc
 from manyhands.algos.actor_terms import scaled_value
 from manyhands.algos.algorithm import Algorithm, Common, Given, Need
-from manyhands.nn import adam, critics
+from manyhands.nn import critics
 from manyhands.nn.bundle import Bundle
-from manyhands.nn.critics import squared_error, values_of
+from manyhands.nn.critics import critic_loss, values_of
 from manyhands.nn.distributions import TanhNormal, gaussian_kl, inside
 from manyhands.nn.networks import MLP
+from manyhands.nn.optimizer import Trained, polyak
 from manyhands.options import (
     COUNT,
     NOT_NEGATIVE,
@@ -88,10 +89,8 @@ PRESETS_P = {name: replace(o, value_penalty=0.0) for name, o in PRESETS_V.items(
 
 
 class State(NamedTuple):
-    policy: Bundle  # of an MLP
-    policy_adam: adam.Adam
-    critic: Bundle  # of an MLP with a leading member axis
-    critic_adam: adam.Adam
+    policy: Trained  # of an MLP
+    critic: Trained  # of an MLP with a leading member axis
     target: Bundle
 
 
@@ -105,14 +104,14 @@ class Fitted(NamedTuple):
 
 def start(key: Key, given: Given, options: Options) -> State:
     key_policy, key_critic, key_target = jax.random.split(key, 3)
-    policy = Bundle.of(bc.init_net(key_policy, given, options.width))
+    policy = bc.init_net(key_policy, given, options.width)
     inputs = given.observations + given.actions
     # Targets do not start as copies.
     critic, target = (
-        Bundle.of(critics.init(key, inputs, options.critic_width))
+        critics.init(key, inputs, options.critic_width)
         for key in (key_critic, key_target)
     )
-    return State(policy, adam.init(policy), critic, adam.init(critic), target)
+    return State(Trained.of(policy), Trained.of(critic), Bundle.of(target))
 
 
 def fitted(given: Given, options: Options) -> Fitted:
@@ -120,7 +119,7 @@ def fitted(given: Given, options: Options) -> Fitted:
     return Fitted(given.box, given.behavior)
 
 
-# Losses
+# Losses; L_Q is in `nn/critics.py`
 
 
 class Noise(NamedTuple):
@@ -162,15 +161,6 @@ def critic_target(
     d = divergence(pi, b, noise.divergence, config, fitted.box)
     future = q - config.value_penalty * config.beta * d
     return batch.rewards + config.discount * (1 - batch.terminals) * future
-
-
-def critic_loss(
-    critic: MLP, batch: Batch, y: Float[Array, " batch"]
-) -> tuple[Float[Array, ""], Metrics]:
-    """L_Q."""
-    q = values_of(critic, batch.observations, batch.actions)
-    loss = squared_error(q, y)
-    return loss, {"critic/loss": loss, "critic/q": q.mean()}
 
 
 def policy_loss(
@@ -221,24 +211,15 @@ def update_with(
     fitted: Fitted,
 ) -> tuple[State, Metrics]:
     """`update` with its random numbers given: for s' and for s."""
-    target = adam.polyak(state.target, state.critic, config.target_rate)
-    policy = state.policy.tree()
-    y = critic_target(policy, target.tree(), batch, following, config, fitted)
-    gradient, metrics = jax.grad(critic_loss, has_aux=True)(
-        state.critic.tree(), batch, y
+    target = polyak(state.target, state.critic, config.target_rate)
+    y = critic_target(
+        state.policy.tree(), target.tree(), batch, following, config, fitted
     )
-    critic, critic_adam = adam.step(
-        state.critic, gradient, state.critic_adam, config.critic_rate
-    )
-    learning = jnp.float32(state.policy_adam.steps >= config.warm_up)
-    gradient, more = jax.grad(policy_loss, has_aux=True)(
-        policy, critic.tree(), batch, now, learning, config, fitted
-    )
-    new_policy, policy_adam = adam.step(
-        state.policy, gradient, state.policy_adam, config.policy_rate
-    )
-    state = State(new_policy, policy_adam, critic, critic_adam, target)
-    return state, metrics | more
+    critic, metrics = state.critic.step(critic_loss, config.critic_rate, batch, y)
+    learning = jnp.float32(state.policy.steps >= config.warm_up)
+    of_loss = critic.tree(), batch, now, learning, config, fitted
+    policy, more = state.policy.step(policy_loss, config.policy_rate, *of_loss)
+    return State(policy, critic, target), metrics | more
 
 
 # Acting

@@ -35,10 +35,10 @@ from jaxtyping import Array, Float
 from manyhands.algos import skeletons, soft_actor
 from manyhands.algos.algorithm import Algorithm, Common, Given
 from manyhands.algos.soft_actor import Actor
-from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import MEMBERS, squared_error, values_of
 from manyhands.nn.networks import MLP, Dense
+from manyhands.nn.optimizer import Trained, polyak
 from manyhands.options import (
     COUNT,
     NOT_NEGATIVE,
@@ -99,13 +99,10 @@ PRESETS = {
 
 
 class State(NamedTuple):
-    actor: Bundle  # of an Actor
-    actor_adam: adam.Adam
-    critic: Bundle  # of an MLP with a leading member axis
-    critic_adam: adam.Adam
+    actor: Trained  # of an Actor
+    critic: Trained  # of an MLP with a leading member axis
     target: Bundle
-    log_weight: Bundle  # of log alpha'; stays at 0 without `lagrange`
-    weight_adam: adam.Adam
+    log_weight: Trained  # of log alpha'; stays at 0 without `lagrange`
 
 
 # Start
@@ -115,20 +112,16 @@ def start(key: Key, given: Given, options: Options) -> State:
     key_actor, key_critic, key_target = jax.random.split(key, 3)
     hidden = [options.width] * LAYERS
     sizes = [given.observations, *hidden, 2 * given.actions]
-    actor = Bundle.of(Actor(init_net(key_actor, sizes, LAST_OF_ACTOR), jnp.zeros(())))
+    net = init_net(key_actor, sizes, LAST_OF_ACTOR)
     # Targets do not start as copies.
     critic, target = (
-        Bundle.of(init_critics(key, given, options)) for key in (key_critic, key_target)
+        init_critics(key, given, options) for key in (key_critic, key_target)
     )
-    weight = Bundle.of(jnp.zeros(()))
     return State(
-        actor,
-        adam.init(actor),
-        critic,
-        adam.init(critic),
-        target,
-        weight,
-        adam.init(weight),
+        Trained.of(Actor(net, jnp.zeros(()))),
+        Trained.of(critic),
+        Bundle.of(target),
+        Trained.of(jnp.zeros(())),
     )
 
 
@@ -291,9 +284,11 @@ def actor_loss(
 
 def weight_loss(
     log_weight: Float[Array, ""], gap: Float[Array, ""], config: Options
-) -> Float[Array, ""]:
+) -> tuple[Float[Array, ""], Metrics]:
     """L_alpha', by the mean of C_j."""
-    return -weight_of(log_weight) * (config.conservatism * gap - config.threshold)
+    weight = weight_of(log_weight)
+    loss = -weight * (config.conservatism * gap - config.threshold)
+    return loss, {"critic/weight": weight}
 
 
 def weight_of(log_weight: Float[Array, ""]) -> Float[Array, ""]:
@@ -314,30 +309,27 @@ def update(
 def update_with(
     state: State, batch: Batch, noise: Noise, config: Options, box: Box
 ) -> tuple[State, Metrics]:
-    """`update` with its random numbers given."""
-    actor, critic = state.actor.tree(), state.critic.tree()
-    log_weight = state.log_weight.tree()
-    y = critic_target(actor, state.target.tree(), batch, noise.following, config, box)
-    proposals = propose(actor.net, batch, noise, box)
-    weight = weight_of(log_weight) if config.lagrange else jnp.ones(())
-    critic_gradient, metrics = jax.grad(critic_loss, has_aux=True)(
-        critic, batch, y, proposals, weight, config
+    """`update` with its random numbers given: all losses at the same parameters."""
+    before, log_weight = state.actor.tree(), state.log_weight
+    y = critic_target(before, state.target.tree(), batch, noise.following, config, box)
+    proposals = propose(before.net, batch, noise, box)
+    weight = weight_of(log_weight.tree()) if config.lagrange else jnp.ones(())
+    critic, metrics = state.critic.step(
+        critic_loss, config.critic_rate, batch, y, proposals, weight, config
     )
-    cloning = state.actor_adam.steps < config.warm_up
     # Apart: the compiler would join its few rows with the many above, by copying both.
-    apart = jax.lax.optimization_barrier(critic)
-    actor_gradient, more = jax.grad(actor_loss, has_aux=True)(
-        actor, apart, batch, noise.now, cloning, box
+    apart = jax.lax.optimization_barrier(state.critic.tree())
+    cloning = state.actor.steps < config.warm_up
+    actor, more = state.actor.step(
+        actor_loss, config.policy_rate, apart, batch, noise.now, cloning, box
     )
     if config.lagrange:
-        gradient = jax.grad(weight_loss)(log_weight, metrics["critic/gap"], config)
-        new_weight, weight_adam = adam.step(
-            state.log_weight, gradient, state.weight_adam, config.critic_rate
+        log_weight, of_weight = log_weight.step(
+            weight_loss, config.critic_rate, metrics["critic/gap"], config
         )
-        state = state._replace(log_weight=new_weight, weight_adam=weight_adam)
-        metrics["critic/weight"] = weight
-    state = soft_actor.stepped(state, actor_gradient, critic_gradient, config)
-    return state, metrics | more
+        metrics |= of_weight
+    target = polyak(state.target, critic, config.target_rate)
+    return State(actor, critic, target, log_weight), metrics | more
 
 
 CQL = Algorithm(

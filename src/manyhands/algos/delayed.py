@@ -7,43 +7,39 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from manyhands.algos.critic_terms import critic_loss
-from manyhands.nn import adam
 from manyhands.nn.actors import action_of
 from manyhands.nn.bundle import Bundle
-from manyhands.nn.critics import Critic
+from manyhands.nn.critics import Critic, critic_loss
 from manyhands.nn.networks import MLP
+from manyhands.nn.optimizer import Trained, polyak
 from manyhands.types import Batch, Box, Keys, Metrics
 
 
 class Delayed(NamedTuple):
     """What only some updates change."""
 
-    policy: Bundle  # of an MLP
-    policy_adam: adam.Adam
+    policy: Trained  # of an MLP
     target_policy: Bundle
     target: Bundle  # of the critic
     metrics: Metrics  # of the last update that changed the policy
 
 
 class State(NamedTuple):
-    critic: Bundle  # of a Critic with a leading member axis
-    critic_adam: adam.Adam
+    critic: Trained  # of a Critic with a leading member axis
     delayed: Delayed
 
 
 def started(policy: MLP, critic: Critic, names: tuple[str, ...]) -> State:
     """Targets are copies; `names` are those of the policy's metrics."""
-    fast, slow = Bundle.of(critic), Bundle.of(policy)
+    # Copy: a fleet donates these buffers, and XLA refuses to donate one twice.
+    slow_policy, slow_critic = jax.tree.map(jnp.copy, (policy, critic))
     delayed = Delayed(
-        slow,
-        adam.init(slow),
-        # Not the same arrays twice: a fleet gives its state up.
-        jax.tree.map(jnp.copy, slow),
-        jax.tree.map(jnp.copy, fast),
+        Trained.of(policy),
+        Bundle.of(slow_policy),
+        Bundle.of(slow_critic),
         {name: jnp.zeros(()) for name in names},
     )
-    return State(fast, adam.init(fast), delayed)
+    return State(Trained.of(critic), delayed)
 
 
 def stepped(
@@ -51,7 +47,7 @@ def stepped(
     batch: Batch,
     y: Float[Array, " batch"],
     policy_loss: Callable[..., tuple[Array, Metrics]],
-    followed: Callable[[Bundle, Bundle], Bundle],
+    followed: Callable[[Trained, Trained], Trained],
     config: Any,
     box: Box,
 ) -> tuple[State, Metrics]:
@@ -61,33 +57,24 @@ def stepped(
         policy_loss: policy, critic, batch, config, box -> loss, metrics
         followed: the policy before and after its step -> the one that its copy follows
     """
-    gradient, metrics = jax.grad(critic_loss, has_aux=True)(
-        state.critic.tree(), batch, y
-    )
-    critic, critic_adam = adam.step(
-        state.critic, gradient, state.critic_adam, config.critic_rate
-    )
+    critic, metrics = state.critic.step(critic_loss, config.critic_rate, batch, y)
 
     def policy_step(slow: Delayed) -> Delayed:
-        gradient, metrics = jax.grad(policy_loss, has_aux=True)(
-            slow.policy.tree(), critic.tree(), batch, config, box
-        )
-        policy, moments = adam.step(
-            slow.policy, gradient, slow.policy_adam, config.policy_rate
+        policy, metrics = slow.policy.step(
+            policy_loss, config.policy_rate, critic.tree(), batch, config, box
         )
         ahead = followed(slow.policy, policy)
         return Delayed(
             policy,
-            moments,
-            adam.polyak(slow.target_policy, ahead, config.target_rate),
-            adam.polyak(slow.target, critic, config.target_rate),
+            polyak(slow.target_policy, ahead, config.target_rate),
+            polyak(slow.target, critic, config.target_rate),
             metrics,
         )
 
     # One replica skips the work; replicas that are mapped together select its result.
-    due = state.critic_adam.steps % config.policy_every == 0
+    due = state.critic.steps % config.policy_every == 0
     slow = jax.lax.cond(due, policy_step, lambda slow: slow, state.delayed)
-    return State(critic, critic_adam, slow), metrics | slow.metrics
+    return State(critic, slow), metrics | slow.metrics
 
 
 # Acting

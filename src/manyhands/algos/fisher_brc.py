@@ -30,11 +30,11 @@ from manyhands.algos import skeletons, soft_actor
 from manyhands.algos.algorithm import Algorithm, Common, Given, Need
 from manyhands.algos.soft_actor import Actor, distribution
 from manyhands.behavior import mixture
-from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import MEMBERS, squared_error, values_of
 from manyhands.nn.distributions import inside
 from manyhands.nn.networks import MLP, Dense
+from manyhands.nn.optimizer import Trained, polyak
 from manyhands.options import (
     COUNT,
     NOT_NEGATIVE,
@@ -76,10 +76,8 @@ PRESETS = {"default": Options(), "paper": PAPER}
 
 
 class State(NamedTuple):
-    actor: Bundle  # of an Actor
-    actor_adam: adam.Adam
-    critic: Bundle  # the offsets: of an MLP with a leading member axis
-    critic_adam: adam.Adam
+    actor: Trained  # of an Actor
+    critic: Trained  # the offsets: of an MLP with a leading member axis
     target: Bundle
 
 
@@ -95,13 +93,12 @@ def start(key: Key, given: Given, options: Options) -> State:
     key_actor, key_critic = jax.random.split(key)
     hidden = [options.width] * LAYERS
     net = init_net(key_actor, [given.observations, *hidden, 2 * given.actions])
-    actor = Bundle.of(Actor(net, jnp.zeros(())))
+    actor = Trained.of(Actor(net, jnp.zeros(())))
     inputs = given.observations + given.actions
     sizes = [inputs, *[options.critic_width] * LAYERS, 1]
     keys = jax.random.split(key_critic, MEMBERS)
-    critic = Bundle.of(jax.vmap(lambda key: init_net(key, sizes))(keys))
-    target = jax.tree.map(jnp.copy, critic)
-    return State(actor, adam.init(actor), critic, adam.init(critic), target)
+    critic = Trained.of(jax.vmap(lambda key: init_net(key, sizes))(keys))
+    return State(actor, critic, jax.tree.map(jnp.copy, critic.params))
 
 
 def init_net(key: Key, sizes: list[int]) -> MLP:
@@ -239,27 +236,20 @@ def update_with(
     state: State, batch: Batch, noise: Noise, config: Options, fitted: Fitted
 ) -> tuple[State, Metrics]:
     """`update` with its random numbers given."""
-    actor = state.actor.tree()
+    before = state.actor.tree()
     y = critic_target(
-        actor, state.target.tree(), batch, noise.following, config, fitted
+        before, state.target.tree(), batch, noise.following, config, fitted
     )
-    pi = distribution(actor.net, batch.observations, fitted.box)
+    pi = distribution(before.net, batch.observations, fitted.box)
     flat_at, _ = pi.sample_with(noise.penalty)
-    gradient, metrics = jax.grad(critic_loss, has_aux=True)(
-        state.critic.tree(), batch, y, flat_at, config, fitted
+    critic, metrics = state.critic.step(
+        critic_loss, config.critic_rate, batch, y, flat_at, config, fitted
     )
-    critic, critic_adam = adam.step(
-        state.critic, gradient, state.critic_adam, config.critic_rate
+    target = polyak(state.target, critic, config.target_rate)
+    actor, more = state.actor.step(
+        actor_loss, config.policy_rate, critic.tree(), batch, noise.now, fitted
     )
-    target = adam.polyak(state.target, critic, config.target_rate)
-    gradient, more = jax.grad(actor_loss, has_aux=True)(
-        actor, critic.tree(), batch, noise.now, fitted
-    )
-    new_actor, actor_adam = adam.step(
-        state.actor, gradient, state.actor_adam, config.policy_rate
-    )
-    state = State(new_actor, actor_adam, critic, critic_adam, target)
-    return state, metrics | more
+    return State(actor, critic, target), metrics | more
 
 
 # What is fitted first

@@ -22,12 +22,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from manyhands.algos.algorithm import Algorithm, Common, Given, Setting
-from manyhands.algos.critic_terms import critic_loss
-from manyhands.nn import adam, critics
+from manyhands.nn import critics
 from manyhands.nn.actors import action_of
 from manyhands.nn.bundle import Bundle
-from manyhands.nn.critics import values_of
+from manyhands.nn.critics import critic_loss, values_of
 from manyhands.nn.networks import MLP, Dense
+from manyhands.nn.optimizer import Trained, polyak
 from manyhands.options import (
     COUNT,
     NOT_NEGATIVE,
@@ -88,12 +88,9 @@ class Policy(eqx.Module):
 
 
 class State(NamedTuple):
-    policy: Bundle  # of a Policy
-    policy_adam: adam.Adam
-    value: Bundle  # of an MLP
-    value_adam: adam.Adam
-    critic: Bundle  # of an MLP with a leading member axis
-    critic_adam: adam.Adam
+    policy: Trained  # of a Policy
+    value: Trained  # of an MLP
+    critic: Trained  # of an MLP with a leading member axis
     target: Bundle
 
 
@@ -123,22 +120,14 @@ def start(key: Key, given: Given, options: Options) -> State:
     key_policy, key_value, key_critic = jax.random.split(key, 3)
     hidden, more = [options.width] * LAYERS, [options.critic_width] * LAYERS
     net = orthogonal(key_policy, [given.observations, *hidden, given.actions])
-    policy = Bundle.of(Policy(net, jnp.zeros(given.actions)))
-    value = Bundle.of(orthogonal(key_value, [given.observations, *more, 1]))
+    policy = Trained.of(Policy(net, jnp.zeros(given.actions)))
+    value = Trained.of(orthogonal(key_value, [given.observations, *more, 1]))
     inputs = given.observations + given.actions
-    critic = Bundle.of(
+    critic = Trained.of(
         critics.init(key_critic, inputs, options.critic_width, LAYERS, orthogonal)
     )
-    return State(
-        policy,
-        adam.init(policy),
-        value,
-        adam.init(value),
-        critic,
-        adam.init(critic),
-        # Not the same arrays twice: a fleet gives its state up.
-        jax.tree.map(jnp.copy, critic),
-    )
+    # Copy: a fleet donates these buffers, and XLA refuses to donate one twice.
+    return State(policy, value, critic, jax.tree.map(jnp.copy, critic.params))
 
 
 def fitted(given: Given, options: Options) -> Box:
@@ -169,7 +158,7 @@ def log_prob(
     return jnp.sum(-0.5 * (standard**2 + jnp.log(2 * jnp.pi)) - log_std, axis=-1)
 
 
-# Losses; L_Q is in `critic_terms.py`
+# Losses; L_Q is in `nn/critics.py`
 
 
 def value_loss(
@@ -230,36 +219,18 @@ def update(
     batch = batch._replace(rewards=config.reward_scale * batch.rewards)
     target = state.target.tree()
     q = values_of(target, batch.observations, batch.actions).min(axis=0)
-    gradient, metrics = jax.grad(value_loss, has_aux=True)(
-        state.value.tree(), batch, q, config
-    )
-    value, value_adam = adam.step(
-        state.value, gradient, state.value_adam, config.value_rate
-    )
+    value, of_value = state.value.step(value_loss, config.value_rate, batch, q, config)
     advantage = q - value_of(value.tree(), batch.observations)
-    gradient, of_policy = jax.grad(policy_loss, has_aux=True)(
-        state.policy.tree(), batch, weights(advantage, config), box
+    rate = cosine(config.policy_rate, state.policy.steps, config.steps)
+    policy, of_policy = state.policy.step(
+        policy_loss, rate, batch, weights(advantage, config), box
     )
-    rate = cosine(config.policy_rate, state.policy_adam.steps, config.steps)
-    policy, policy_adam = adam.step(state.policy, gradient, state.policy_adam, rate)
     y = critic_target(value.tree(), batch, config)
-    gradient, of_critic = jax.grad(critic_loss, has_aux=True)(
-        state.critic.tree(), batch, y
-    )
-    critic, critic_adam = adam.step(
-        state.critic, gradient, state.critic_adam, config.critic_rate
-    )
-    state = State(
-        policy,
-        policy_adam,
-        value,
-        value_adam,
-        critic,
-        critic_adam,
-        adam.polyak(state.target, critic, config.target_rate),
-    )
+    critic, of_critic = state.critic.step(critic_loss, config.critic_rate, batch, y)
+    target = polyak(state.target, critic, config.target_rate)
     more = {"actor/advantage": advantage.mean()}
-    return state, metrics | of_policy | more | of_critic
+    metrics = of_value | of_policy | more | of_critic
+    return State(policy, value, critic, target), metrics
 
 
 # Acting

@@ -37,11 +37,11 @@ from manyhands.algos.clone import (
 )
 from manyhands.algos.starting_sets import Start, first_values
 from manyhands.behavior import vq
-from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import for_members, squared_error
 from manyhands.nn.distributions import TanhNormal, gaussian_kl, inside
 from manyhands.nn.networks import Head, Trunk, normalize
+from manyhands.nn.optimizer import Trained, polyak
 from manyhands.options import (
     COUNT,
     NOT_NEGATIVE,
@@ -124,10 +124,8 @@ class Critic(eqx.Module):
 
 
 class State(NamedTuple):
-    policy: Bundle  # of a Policy
-    policy_adam: adam.Adam
-    critic: Bundle  # of a Critic with a leading member axis
-    critic_adam: adam.Adam
+    policy: Trained  # of a Policy
+    critic: Trained  # of a Critic with a leading member axis
     target: Bundle
 
 
@@ -153,8 +151,7 @@ def start(key: Key, given: Given, options: Options) -> State:
 
 
 def started(policy: Policy, critic: Critic, target: Critic) -> State:
-    pi, q, q_bar = map(Bundle.of, (policy, critic, target))
-    state = State(pi, adam.init(pi), q, adam.init(q), q_bar)
+    state = State(Trained.of(policy), Trained.of(critic), Bundle.of(target))
     # Copy: a fleet donates its state's buffers, and these are the behavior set's too.
     return jax.tree.map(jnp.copy, state)
 
@@ -317,34 +314,24 @@ def update_with(
     In the released code's order: targets, critics, then the policy by the new critics.
     """
     batch = batch._replace(actions=inside(batch.actions, fitted.box))
-    policy = state.policy.tree()
     e = fitted.best
     if config.held_to == "own":
         _, e, _ = vq.assign(fitted.behaviors, batch.trajectory, fitted.codes)
 
     # Targets
-    target = adam.polyak(state.target, state.critic, config.target_rate)
-    then = decode(policy, batch.next_observations, e, fitted)
+    target = polyak(state.target, state.critic, config.target_rate)
+    then = decode(state.policy.tree(), batch.next_observations, e, fitted)
     y = critic_target(target.tree(), then, batch, following, config, fitted.box)
 
     # Critics
-    gradient, metrics = jax.grad(critic_loss, has_aux=True)(
-        state.critic.tree(), batch, y
-    )
-    critic, critic_adam = adam.step(
-        state.critic, gradient, state.critic_adam, config.critic_rate
-    )
+    critic, metrics = state.critic.step(critic_loss, config.critic_rate, batch, y)
 
     # Policy
-    gradient, more = jax.grad(policy_loss, has_aux=True)(
-        policy, critic.tree(), batch, e, now, config, fitted
+    rate = (state.policy.steps >= config.warm_up) * config.policy_rate
+    policy, more = state.policy.step(
+        policy_loss, rate, critic.tree(), batch, e, now, config, fitted
     )
-    learning = state.policy_adam.steps >= config.warm_up
-    new_policy, policy_adam = adam.step(
-        state.policy, gradient, state.policy_adam, learning * config.policy_rate
-    )
-    state = State(new_policy, policy_adam, critic, critic_adam, target)
-    return state, metrics | more
+    return State(policy, critic, target), metrics | more
 
 
 # Acting

@@ -31,9 +31,9 @@ from manyhands.algos.starting_sets import Start, first_values
 from manyhands.behavior import vq, vq_learning
 from manyhands.behavior.vq_learning import Fitted
 from manyhands.errors import UserError
-from manyhands.nn import adam
 from manyhands.nn.distributions import inside
 from manyhands.nn.networks import normalize
+from manyhands.nn.optimizer import polyak
 from manyhands.options import NOT_NEGATIVE, option, options, traced
 from manyhands.types import Batch, Box, Key, Metrics
 
@@ -204,29 +204,23 @@ def update_with(
     _, e, z = vq.assign(policy, batch.trajectory, fitted.codes)
 
     # Targets
-    moved = adam.polyak(state.target, state.critic, config.target_rate)
+    moved = polyak(state.target, state.critic, config.target_rate)
     target = moved.tree()
     then = decode(policy, batch.next_observations, e, box)
     y = critic_target(target, then, batch, following, config, box)
     y_b = behavior_target(target, then, batch, z, of_b, config, box)
 
     # Critics
-    gradient, metrics = jax.grad(critic_loss, has_aux=True)(
-        state.critic.tree(), batch, y, z, y_b
-    )
-    critic, critic_adam = adam.step(
-        state.critic, gradient, state.critic_adam, config.critic_rate
+    critic, metrics = state.critic.step(
+        critic_loss, config.critic_rate, batch, y, z, y_b
     )
 
     # Policies
-    gradient, more = jax.grad(policy_loss, has_aux=True)(
-        policy, critic.tree(), batch, now, config, fitted
+    rate = (state.policy.steps >= config.warm_up) * config.policy_rate
+    policies, more = state.policy.step(
+        policy_loss, rate, critic.tree(), batch, now, config, fitted
     )
-    learning = state.policy_adam.steps >= config.warm_up
-    new_policy, policy_adam = adam.step(
-        state.policy, gradient, state.policy_adam, learning * config.policy_rate
-    )
-    return State(new_policy, policy_adam, critic, critic_adam, moved), metrics | more
+    return State(policies, critic, moved), metrics | more
 
 
 # Acting

@@ -32,11 +32,12 @@ from manyhands.dynamics.rollouts import Buffer, Underway
 from manyhands.dynamics.settings import Judge, check_elites
 from manyhands.dynamics.termination import Ending, decide
 from manyhands.errors import UserError
-from manyhands.nn import adam, critics
+from manyhands.nn import critics
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import squared_error, values_of
 from manyhands.nn.draws import glorot_mlp
 from manyhands.nn.networks import MLP
+from manyhands.nn.optimizer import Trained, polyak
 from manyhands.options import (
     COUNT,
     NOT_NEGATIVE,
@@ -128,10 +129,8 @@ PRESETS = {
 
 
 class State(NamedTuple):
-    actor: Bundle  # of an Actor
-    actor_adam: adam.Adam
-    critic: Bundle  # of an MLP with a leading member axis
-    critic_adam: adam.Adam
+    actor: Trained  # of an Actor
+    critic: Trained  # of an MLP with a leading member axis
     target: Bundle
     underway: Underway
     buffer: Buffer
@@ -185,18 +184,16 @@ def _start(key: Key, sizes: tuple[int, int], options: Options) -> State:
     key_actor, key_critic = jax.random.split(key)
     hidden = [options.width] * LAYERS
     net = glorot_mlp(key_actor, [sizes[0], *hidden, 2 * sizes[1]])
-    actor = Bundle.of(Actor(net, jnp.zeros(())))
-    critic = Bundle.of(
+    actor = Trained.of(Actor(net, jnp.zeros(())))
+    critic = Trained.of(
         critics.init(key_critic, sum(sizes), options.critic_width, LAYERS, glorot_mlp)
     )
     rows = options.rollouts * options.horizon
     return State(
         actor,
-        adam.init(actor),
         critic,
-        adam.init(critic),
-        # Not the same arrays twice: a fleet gives its state up.
-        jax.tree.map(jnp.copy, critic),
+        # Copy: a fleet donates these buffers, and XLA refuses to donate one twice.
+        jax.tree.map(jnp.copy, critic.params),
         Underway.none(options.horizon, options.rollouts, sizes[0]),
         Buffer.empty(rows * options.kept, *sizes),
     )
@@ -333,14 +330,16 @@ def learn(
     config: Options,
     box: Box,
 ) -> tuple[State, Metrics]:
-    """SAC, with its random numbers given: for s' and for s."""
-    actor, critic = state.actor.tree(), state.critic.tree()
-    y = critic_target(actor, state.target.tree(), batch, noise[0], config, box)
-    by_critic, metrics = jax.grad(critic_loss, has_aux=True)(critic, batch, y)
-    by_actor, more = jax.grad(actor_loss, has_aux=True)(
-        actor, critic, batch.observations, noise[1], config, box
-    )
-    return soft_actor.stepped(state, by_actor, by_critic, config), metrics | more
+    """SAC, with its random numbers given, for s' and for s: all losses at the same
+    parameters."""
+    before = state.actor.tree(), state.critic.tree()
+    y = critic_target(before[0], state.target.tree(), batch, noise[0], config, box)
+    critic, metrics = state.critic.step(critic_loss, config.critic_rate, batch, y)
+    of_loss = before[1], batch.observations, noise[1], config, box
+    actor, more = state.actor.step(actor_loss, config.policy_rate, *of_loss)
+    target = polyak(state.target, critic, config.target_rate)
+    state = state._replace(actor=actor, critic=critic, target=target)
+    return state, metrics | more
 
 
 MOPO = Algorithm(

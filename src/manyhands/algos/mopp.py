@@ -37,11 +37,12 @@ from manyhands.dynamics.rows import reward_range
 from manyhands.dynamics.settings import check_elites
 from manyhands.dynamics.termination import Ending, decide, rule_of
 from manyhands.errors import UserError
-from manyhands.nn import adam, critics
+from manyhands.nn import critics
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import values_of
 from manyhands.nn.draws import glorot_mlp
 from manyhands.nn.networks import MLP
+from manyhands.nn.optimizer import Trained, polyak
 from manyhands.options import (
     COUNT,
     NOT_NEGATIVE,
@@ -135,10 +136,8 @@ PRESETS = {
 
 
 class State(NamedTuple):
-    behavior: Bundle | None  # of a Chain with a leading member axis
-    behavior_adam: adam.Adam | None
-    critic: Bundle  # of an MLP with a leading member axis
-    critic_adam: adam.Adam
+    behavior: Trained | None  # of a Chain with a leading member axis
+    critic: Trained  # of an MLP with a leading member axis
     target: Bundle
 
 
@@ -200,25 +199,17 @@ def _start(key: Key, sizes: tuple[int, int], options: Options) -> State:
     behavior = None
     if options.proposer == "own":
         widths = options.behavior_width, options.head_width
-        behavior = Bundle.of(
+        behavior = Trained.of(
             autoregressive.start_actions(
                 key_behavior, *sizes, options.behavior_members, *widths
             )
         )
     # Targets do not start as copies in the released code.
     critic, target = (
-        Bundle.of(
-            critics.init(key, sum(sizes), options.critic_width, LAYERS, glorot_mlp)
-        )
+        critics.init(key, sum(sizes), options.critic_width, LAYERS, glorot_mlp)
         for key in (key_critic, key_target)
     )
-    return State(
-        behavior,
-        None if behavior is None else adam.init(behavior),
-        critic,
-        adam.init(critic),
-        target,
-    )
+    return State(behavior, Trained.of(critic), Bundle.of(target))
 
 
 def fitted(given: Given, options: Options) -> Fitted:
@@ -294,26 +285,17 @@ def update(
 ) -> tuple[State, Metrics]:
     """Targets, then critics, then the behavior, which none of them looks at."""
     del key
-    target = adam.polyak(state.target, state.critic, config.target_rate)
+    target = polyak(state.target, state.critic, config.target_rate)
     y, known = critic_target(target.tree(), batch, config, fitted)
-    gradient, metrics = jax.grad(critic_loss, has_aux=True)(
-        state.critic.tree(), batch, y, known
+    critic, metrics = state.critic.step(
+        critic_loss, config.critic_rate, batch, y, known
     )
-    critic, critic_adam = adam.step(
-        state.critic, gradient, state.critic_adam, config.critic_rate
-    )
-    state = state._replace(critic=critic, critic_adam=critic_adam, target=target)
     if state.behavior is None:
-        return state, metrics
-    assert state.behavior_adam is not None
-    gradient, more = jax.grad(behavior_loss, has_aux=True)(
-        state.behavior.tree(), batch, fitted
+        return State(None, critic, target), metrics
+    behavior, more = state.behavior.step(
+        behavior_loss, config.behavior_rate, batch, fitted
     )
-    behavior, behavior_adam = adam.step(
-        state.behavior, gradient, state.behavior_adam, config.behavior_rate
-    )
-    state = state._replace(behavior=behavior, behavior_adam=behavior_adam)
-    return state, metrics | more
+    return State(behavior, critic, target), metrics | more
 
 
 # Acting: `mopp_acting.py`

@@ -24,12 +24,11 @@ from jaxtyping import Array, Float
 from manyhands.algos import bcq, vae_bc
 from manyhands.algos.algorithm import Algorithm, Common, Given, Need
 from manyhands.algos.bcq import soft_minimum
-from manyhands.algos.critic_terms import critic_loss
-from manyhands.nn import adam
 from manyhands.nn.actors import uniform_mlp
 from manyhands.nn.bundle import Bundle
-from manyhands.nn.critics import values_of
+from manyhands.nn.critics import critic_loss, values_of
 from manyhands.nn.networks import MLP
+from manyhands.nn.optimizer import Trained, polyak
 from manyhands.options import COUNT, POSITIVE, SHARE, option, options, traced
 from manyhands.types import Batch, Box, Key, Keys, Metrics
 
@@ -93,11 +92,9 @@ class Policy(eqx.Module):
 
 
 class State(NamedTuple):
-    policy: Bundle  # of a Policy
-    policy_adam: adam.Adam
+    policy: Trained  # of a Policy
     policy_target: Bundle
-    critic: Bundle  # of an MLP with a leading member axis
-    critic_adam: adam.Adam
+    critic: Trained  # of an MLP with a leading member axis
     critic_target: Bundle
 
 
@@ -128,14 +125,11 @@ def init_policy(key: Key, given: Given, options: Options) -> Policy:
 
 def start(key: Key, given: Given, options: Options) -> State:
     key_policy, key_critic = jax.random.split(key)
-    policy = Bundle.of(init_policy(key_policy, given, options))
-    critic = Bundle.of(bcq.init_critics(key_critic, given, options.width))
-    # Targets start as copies: the same arrays twice could not be given up twice.
-    policy_target, critic_target = jax.tree.map(jnp.copy, (policy, critic))
-    return State(
-        *(policy, adam.init(policy), policy_target),
-        *(critic, adam.init(critic), critic_target),
-    )
+    policy = Trained.of(init_policy(key_policy, given, options))
+    critic = Trained.of(bcq.init_critics(key_critic, given, options.width))
+    # Targets start as copies: XLA refuses to donate a buffer twice.
+    targets = jax.tree.map(jnp.copy, (policy.params, critic.params))
+    return State(policy, targets[0], critic, targets[1])
 
 
 def fitted(given: Given, options: Options) -> Fitted:
@@ -164,7 +158,7 @@ def action_of(
     )
 
 
-# Losses; L_Q is in `critic_terms.py`
+# Losses; L_Q is in `nn/critics.py`
 
 
 def critic_target(
@@ -201,23 +195,15 @@ def update(
     y = critic_target(
         state.policy_target.tree(), state.critic_target.tree(), batch, config, fitted
     )
-    gradient, metrics = jax.grad(critic_loss, has_aux=True)(
-        state.critic.tree(), batch, y
-    )
-    critic, critic_adam = adam.step(
-        state.critic, gradient, state.critic_adam, config.critic_rate
-    )
-    gradient, more = jax.grad(policy_loss, has_aux=True)(
-        state.policy.tree(), critic.tree(), batch, fitted
-    )
-    policy, policy_adam = adam.step(
-        state.policy, gradient, state.policy_adam, config.policy_rate
+    critic, metrics = state.critic.step(critic_loss, config.critic_rate, batch, y)
+    policy, more = state.policy.step(
+        policy_loss, config.policy_rate, critic.tree(), batch, fitted
     )
     state = State(
-        *(policy, policy_adam),
-        adam.polyak(state.policy_target, policy, config.target_rate),
-        *(critic, critic_adam),
-        adam.polyak(state.critic_target, critic, config.target_rate),
+        policy,
+        polyak(state.policy_target, policy, config.target_rate),
+        critic,
+        polyak(state.critic_target, critic, config.target_rate),
     )
     return state, metrics | more
 

@@ -123,7 +123,7 @@ def fitted(given: Given, options: Options) -> Box:
     return given.box
 
 
-# Losses; L_Q is in `critic_terms.py`
+# Losses; L_Q is in `nn/critics.py`
 
 
 def critic_target(

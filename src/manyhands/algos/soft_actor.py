@@ -7,10 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from manyhands.nn import adam
 from manyhands.nn.distributions import TanhNormal
 from manyhands.nn.networks import MLP
-from manyhands.types import Box, Keys, Pytree
+from manyhands.types import Box, Keys
 
 LOG_STD = (-20.0, 2.0)
 
@@ -41,26 +40,6 @@ def surplus(
     """
     entropy = aim + jnp.log(box.scale).sum()
     return jax.lax.stop_gradient(-log_prob - entropy)
-
-
-def stepped(state: Any, by_actor: Pytree, by_critic: Pytree, config: Any) -> Any:
-    """The state after a step along both gradients; then the target follows.
-
-    It has an `actor` and a `critic` with their Adams, and a `target`.
-    """
-    actor, actor_adam = adam.step(
-        state.actor, by_actor, state.actor_adam, config.policy_rate
-    )
-    critic, critic_adam = adam.step(
-        state.critic, by_critic, state.critic_adam, config.critic_rate
-    )
-    return state._replace(
-        actor=actor,
-        actor_adam=actor_adam,
-        critic=critic,
-        critic_adam=critic_adam,
-        target=adam.polyak(state.target, critic, config.target_rate),
-    )
 
 
 # Acting

@@ -21,10 +21,9 @@ from jaxtyping import Array, Float
 from manyhands.algos import skeletons
 from manyhands.algos.algorithm import Algorithm, Common, Given
 from manyhands.behavior import vae
-from manyhands.nn import adam
 from manyhands.nn.actors import action_of, uniform_mlp
-from manyhands.nn.bundle import Bundle
 from manyhands.nn.networks import MLP, with_idle_units
+from manyhands.nn.optimizer import Trained
 from manyhands.options import COUNT, NOT_NEGATIVE, POSITIVE, option, options, traced
 from manyhands.types import Batch, Box, Key, Keys, Metrics
 
@@ -52,8 +51,7 @@ class Model(eqx.Module):
 
 
 class State(NamedTuple):
-    vae: Bundle  # of a Model
-    adam: adam.Adam
+    vae: Trained  # of a Model
 
 
 # Start
@@ -72,8 +70,7 @@ def init(key: Key, given: Given, width: int) -> Model:
 
 
 def start(key: Key, given: Given, options: Options) -> State:
-    bundle = Bundle.of(init(key, given, options.width))
-    return State(bundle, adam.init(bundle))
+    return State(Trained.of(init(key, given, options.width)))
 
 
 def fitted(given: Given, options: Options) -> Box:
@@ -134,10 +131,10 @@ def update(
 ) -> tuple[State, Metrics]:
     rows, actions = batch.actions.shape
     noise = jax.random.normal(key, (rows, 2 * actions))
-    gradient, metrics = jax.grad(vae_loss, has_aux=True)(
-        state.vae.tree(), batch, noise, config.kl_weight, box
+    model, metrics = state.vae.step(
+        vae_loss, config.vae_rate, batch, noise, config.kl_weight, box
     )
-    return State(*adam.step(state.vae, gradient, state.adam, config.vae_rate)), metrics
+    return State(model), metrics
 
 
 # Acting

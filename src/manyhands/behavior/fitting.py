@@ -236,7 +236,8 @@ class BehaviorStage(Stage):
                         active,
                     )
             policy = quantise.move_to_codes(policy, codes, active)
-            state = state._replace(policy=Bundle.of(self._padded(policy)))
+            params = Bundle.of(self._padded(policy))
+            state = state._replace(policy=state.policy._replace(params=params))
         self.state = put(self.state, r, state)
         score = kept.best_score
         self.kept = kept._replace(

@@ -16,10 +16,9 @@ from jaxtyping import Array, Float, Int
 from manyhands.behavior.options import Options
 from manyhands.behavior.vq import distribution
 from manyhands.behavior.vq_learning import Config, Fitted, schedule
-from manyhands.nn import adam
-from manyhands.nn.bundle import Bundle
 from manyhands.nn.distributions import inside
 from manyhands.nn.networks import Head, Trunk
+from manyhands.nn.optimizer import Trained, for_all, for_kernels
 from manyhands.types import Batch, Box, Key, Metrics
 
 
@@ -33,8 +32,7 @@ class Model(eqx.Module):
 
 
 class State(NamedTuple):
-    model: Bundle  # of a Model
-    adam: adam.Adam
+    model: Trained  # of a Model
 
 
 def start(
@@ -52,8 +50,7 @@ def start(
         Trunk.init(key_trunk, observations, width),
         Head.init(key_head, width, 0, width, 2 * actions),
     )
-    bundle = Bundle.of(model)
-    return State(bundle, adam.init(bundle))
+    return State(Trained.of(model))
 
 
 def loss(model: Model, batch: Batch, box: Box) -> tuple[Float[Array, ""], Metrics]:
@@ -73,16 +70,14 @@ def update(
 
 
 def step(state, gradient: eqx.Module, config: Config):
-    """An Adam step of a state with a `model` and an `adam`."""
-    rate = schedule(state.adam.steps, config) * config.policy_rate
-    model, moments = adam.update(
-        state.model,
+    """One step of a state with a `model`."""
+    rate = schedule(state.model.steps, config) * config.policy_rate
+    model = state.model.descend(
         gradient,
-        state.adam,
-        rates=adam.for_all(rate, gradient),
-        decay=adam.for_kernels(config.weight_decay, gradient),
+        rates=for_all(rate, gradient),
+        decay=for_kernels(config.weight_decay, gradient),
     )
-    return state._replace(model=model, adam=moments)
+    return state._replace(model=model)
 
 
 def log_probs(

@@ -23,10 +23,9 @@ from jaxtyping import Array, Float, Int
 from manyhands.behavior.gaussian import step
 from manyhands.behavior.options import Options
 from manyhands.behavior.vq_learning import Config, Fitted
-from manyhands.nn import adam
-from manyhands.nn.bundle import Bundle
 from manyhands.nn.distributions import TanhNormal, inside
 from manyhands.nn.networks import MLP
+from manyhands.nn.optimizer import Trained
 from manyhands.types import Batch, Box, Key, Metrics
 
 COMPONENTS = 5
@@ -86,8 +85,7 @@ class Learnt(eqx.Module):
 
 
 class State(NamedTuple):
-    model: Bundle  # of a Learnt
-    adam: adam.Adam
+    model: Trained  # of a Learnt
 
 
 def start(
@@ -108,8 +106,7 @@ def start(
     wide = jnp.full_like(means, jnp.arctanh(-2 * low / (high - low) - 1))  # std 1
     bias = jnp.concatenate([jnp.zeros_like(means), means, wide])
     net = eqx.tree_at(lambda n: n.layers[-1].b, net, bias)
-    bundle = Bundle.of(Learnt(Model(net), jnp.log(jnp.float32(FIRST_ALPHA))))
-    return State(bundle, adam.init(bundle))
+    return State(Trained.of(Learnt(Model(net), jnp.log(jnp.float32(FIRST_ALPHA)))))
 
 
 class Noise(NamedTuple):

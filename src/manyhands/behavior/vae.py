@@ -22,10 +22,9 @@ from manyhands.behavior.gaussian import step
 from manyhands.behavior.options import Options
 from manyhands.behavior.vq import distribution
 from manyhands.behavior.vq_learning import Config, Fitted
-from manyhands.nn import adam
-from manyhands.nn.bundle import Bundle
 from manyhands.nn.distributions import TanhNormal, inside
 from manyhands.nn.networks import MLP, Dense
+from manyhands.nn.optimizer import Trained
 from manyhands.types import Batch, Box, Key, Metrics
 
 SAMPLES = 64
@@ -80,8 +79,7 @@ class Model(eqx.Module):
 
 
 class State(NamedTuple):
-    model: Bundle  # of a Model
-    adam: adam.Adam
+    model: Trained  # of a Model
 
 
 def start(
@@ -99,8 +97,7 @@ def start(
         Network.init(key_encoder, observations + actions, width, 2 * latent),
         Network.init(key_decoder, observations + latent, width, 2 * actions),
     )
-    bundle = Bundle.of(model)
-    return State(bundle, adam.init(bundle))
+    return State(Trained.of(model))
 
 
 def loss(

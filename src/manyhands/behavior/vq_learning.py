@@ -27,11 +27,11 @@ from manyhands.behavior.vq import (
     sample,
     values_of,
 )
-from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
 from manyhands.nn.critics import squared_error
 from manyhands.nn.distributions import inside
 from manyhands.nn.networks import normalize, take_rows
+from manyhands.nn.optimizer import Trained, for_all, for_kernels, polyak
 from manyhands.types import Batch, Box, Key, Metrics
 
 
@@ -57,10 +57,8 @@ class Fitted(NamedTuple):
 
 
 class State(NamedTuple):
-    policy: Bundle  # of a Policy
-    policy_adam: adam.Adam
-    critic: Bundle | None  # of a Critic; None: behaviors without their values
-    critic_adam: adam.Adam | None
+    policy: Trained  # of a Policy
+    critic: Trained | None  # of a Critic; None: behaviors without their values
     target: Bundle | None
 
 
@@ -101,18 +99,11 @@ def init(
     policy = init_policy(
         key_policy, observations, actions, codes, trajectories, policy_width
     )
-    policy = Bundle.of(policy)
     if not values:
-        return State(policy, adam.init(policy), None, None, None)
+        return State(Trained.of(policy), None, None)
     inputs = observations + actions
-    critic = Bundle.of(init_critics(key_critic, inputs, codes, critic_width))
-    return State(
-        policy,
-        adam.init(policy),
-        critic,
-        adam.init(critic),
-        target=jax.tree.map(jnp.copy, critic),
-    )
+    critic = Trained.of(init_critics(key_critic, inputs, codes, critic_width))
+    return State(Trained.of(policy), critic, jax.tree.map(jnp.copy, critic.params))
 
 
 def values(state: State) -> Values | None:
@@ -123,8 +114,7 @@ def values(state: State) -> Values | None:
 
 def fresh(policy: Policy, state: State) -> State:
     """The policy as given, with an optimiser that has seen nothing; critics stay."""
-    bundle = Bundle.of(policy)
-    return state._replace(policy=bundle, policy_adam=adam.init(bundle))
+    return state._replace(policy=Trained.of(policy))
 
 
 # Losses: the actions of their batches are off the bounds already (`inside`)
@@ -211,7 +201,7 @@ def update_with(
     """
     batch = batch._replace(actions=inside(batch.actions, fitted.box))
     policy, of_critic = state.policy.tree(), {}
-    scale = schedule(state.policy_adam.steps, config)
+    scale = schedule(state.policy.steps, config)
 
     # Codes, and along with them the policies' gradient: L_rec and L_com read no critic.
     of_policy, (metrics, e, z) = jax.grad(policy_loss, has_aux=True)(
@@ -220,20 +210,16 @@ def update_with(
 
     if state.critic is not None:
         assert state.target is not None
-        assert state.critic_adam is not None
 
         # Targets
-        target = adam.polyak(state.target, state.critic, config.target_rate)
+        target = polyak(state.target, state.critic, config.target_rate)
         y = critic_target(policy, target.tree(), batch, e, z, noise, config, fitted)
 
         # Critics
-        gradient, of_critic = jax.grad(critic_loss, has_aux=True)(
-            state.critic.tree(), batch, *jax.lax.stop_gradient((z, y))
+        critic, of_critic = state.critic.step(
+            critic_loss, scale * config.critic_rate, batch, z, y
         )
-        critic, critic_adam = adam.step(
-            state.critic, gradient, state.critic_adam, scale * config.critic_rate
-        )
-        state = state._replace(critic=critic, critic_adam=critic_adam, target=target)
+        state = state._replace(critic=critic, target=target)
 
     # Policies
     return _step_policy(state, of_policy, scale, config), metrics | of_critic
@@ -248,7 +234,7 @@ def embed(
     gradient, metrics = jax.grad(embedding_loss, has_aux=True)(
         state.policy.tree(), batch, fitted
     )
-    scale = schedule(state.policy_adam.steps, config)
+    scale = schedule(state.policy.steps, config)
     return _step_policy(state, gradient, scale, config), metrics
 
 
@@ -258,17 +244,14 @@ def _step_policy(state: State, gradient: Policy, scale, config: Config) -> State
 
     rates = eqx.tree_at(
         embeddings,
-        adam.for_all(scale * config.policy_rate, gradient),
+        for_all(scale * config.policy_rate, gradient),
         replace=(scale * config.embedding_rate,) * 2,
     )
     # An embedding's length does not matter: only its direction is used.
     decay = eqx.tree_at(
-        embeddings, adam.for_kernels(config.weight_decay, gradient), replace=(0.0, 0.0)
+        embeddings, for_kernels(config.weight_decay, gradient), replace=(0.0, 0.0)
     )
-    policy, policy_adam = adam.update(
-        state.policy, gradient, state.policy_adam, rates, decay
-    )
-    return state._replace(policy=policy, policy_adam=policy_adam)
+    return state._replace(policy=state.policy.descend(gradient, rates, decay))
 
 
 def schedule(count: Int[Array, ""], config: Config) -> Float[Array, ""]:

@@ -26,9 +26,8 @@ from jaxtyping import Array, Float, Int
 from manyhands.dynamics.chain import Chain
 from manyhands.dynamics.prediction import Prediction, targets_of
 from manyhands.dynamics.settings import Inputs, Settings
-from manyhands.nn import adam
-from manyhands.nn.bundle import Bundle
 from manyhands.nn.distributions import TanhNormal, inside
+from manyhands.nn.optimizer import Trained
 from manyhands.types import Batch, Box, Key, Metrics
 
 DECAY = 1e-5
@@ -140,8 +139,7 @@ class Member(eqx.Module):
 
 
 class State(NamedTuple):
-    chains: Bundle  # of a Chain with a leading member axis
-    adam: adam.Adam
+    chains: Trained  # of a Chain with a leading member axis
 
 
 def dynamics_orders(observations: int, members: int) -> Int[Array, "member place"]:
@@ -155,8 +153,8 @@ def start(key: Key, observations: int, actions: int, settings: Settings) -> Stat
         sizes = observations + actions, observations + 1, observations
         return Chain.init(key, *sizes, settings.width, settings.head_width)
 
-    chains = Bundle.of(jax.vmap(one)(jax.random.split(key, settings.members)))
-    return State(chains, adam.init(chains))
+    chains = jax.vmap(one)(jax.random.split(key, settings.members))
+    return State(Trained.of(chains))
 
 
 def members(state: State, inputs: Inputs, settings: Settings) -> Member:
@@ -194,7 +192,7 @@ def update(
         lambda leaf: leaf.reshape(config.members, -1, *leaf.shape[1:]), batch
     )
     order = dynamics_orders(batch.observations.shape[-1], config.members)
-    gradient, metrics = jax.grad(loss, has_aux=True)(
-        state.chains.tree(), order, shared, config.changes
+    chains, metrics = state.chains.step(
+        loss, config.rate, order, shared, config.changes
     )
-    return State(*adam.step(state.chains, gradient, state.adam, config.rate)), metrics
+    return State(chains), metrics

@@ -22,9 +22,9 @@ from jaxtyping import Array, Float
 
 from manyhands.dynamics.prediction import Prediction, targets_of
 from manyhands.dynamics.settings import Inputs, Settings
-from manyhands.nn import adam, draws
-from manyhands.nn.bundle import Bundle
+from manyhands.nn import draws
 from manyhands.nn.networks import MLP, Dense
+from manyhands.nn.optimizer import Trained
 from manyhands.types import Batch, Key, Metrics
 
 LAYERS = 4
@@ -85,8 +85,7 @@ class Member(eqx.Module):
 
 
 class State(NamedTuple):
-    params: Bundle  # of Params
-    adam: adam.Adam
+    params: Trained  # of Params
 
 
 # Start
@@ -111,8 +110,7 @@ def start(key: Key, observations: int, actions: int, settings: Settings) -> Stat
 
     nets = jax.vmap(net)(jax.random.split(key, settings.members))
     bounds = (jnp.full(observations + 1, bound) for bound in (HIGHEST, LOWEST))
-    params = Bundle.of(Params(nets, *bounds))
-    return State(params, adam.init(params))
+    return State(Trained.of(Params(nets, *bounds)))
 
 
 def _dense(numbers: Float[Array, "inputs outputs"]) -> Dense:
@@ -184,7 +182,5 @@ def update(
     shared = jax.tree.map(
         lambda leaf: leaf.reshape(config.members, -1, *leaf.shape[1:]), batch
     )
-    gradient, metrics = jax.grad(loss, has_aux=True)(
-        state.params.tree(), shared, inputs
-    )
-    return State(*adam.step(state.params, gradient, state.adam, config.rate)), metrics
+    params, metrics = state.params.step(loss, config.rate, shared, inputs)
+    return State(params), metrics

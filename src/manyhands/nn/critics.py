@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from manyhands.nn.networks import MLP, Dense, layer_norm
-from manyhands.types import Key, Pytree
+from manyhands.types import Batch, Key, Metrics, Pytree
 
 MEMBERS = 2
 
@@ -77,3 +77,12 @@ def squared_error(
 ) -> Float[Array, ""]:
     """Mean over the batch, summed over the members."""
     return jnp.mean((q - y) ** 2, axis=-1).sum()
+
+
+def critic_loss(
+    critic: Critic, batch: Batch, y: Float[Array, " batch"]
+) -> tuple[Float[Array, ""], Metrics]:
+    """L_Q = sum_j (Q_j(s, a) - y)^2."""
+    q = values_of(critic, batch.observations, batch.actions)
+    loss = squared_error(q, y)
+    return loss, {"critic/loss": loss, "critic/q": q.mean()}

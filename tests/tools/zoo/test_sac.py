@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from manyhands import fleet
+from manyhands.nn.bundle import Bundle
 from manyhands.nn.networks import MLP
+from manyhands.nn.optimizer import Trained
 from manyhands.types import Batch
 from zoo import sac
 
@@ -177,7 +179,7 @@ def test_one_update_steps_everything_from_the_same_parameters(state, batch, nois
                 )
     # Targets follow the critics as they are after the step.
     for old, new, critic in zip(
-        *map(jax.tree.leaves, (state.target, after.target, after.critic))
+        *map(jax.tree.leaves, (state.target, after.target, after.critic.params))
     ):
         np.testing.assert_allclose(new, old + 0.01 * (critic - old), atol=1e-6)
 
@@ -200,12 +202,9 @@ def test_padding_changes_nothing(state, batch, noise):
         small = eqx.tree_at(lambda d: d.w, first, first.w[:, : STATES + 2])
         return eqx.tree_at(lambda c: c.layers[0], critic, small)
 
-    of = type(state.actor).of
-    actor = of(cut_actor(state.actor.tree()))
-    critic, target = (of(cut_critic(b.tree())) for b in (state.critic, state.target))
-    small = sac.State(
-        actor, sac.adam.init(actor), critic, sac.adam.init(critic), target
-    )
+    actor = Trained.of(cut_actor(state.actor.tree()))
+    critic, target = (cut_critic(b.tree()) for b in (state.critic, state.target))
+    small = sac.State(actor, Trained.of(critic), Bundle.of(target))
     batch = batch._replace(actions=batch.actions[:, keep])
     alone, its = sac.update_with(
         small, batch, noise[:, :, keep], CONFIG, sac.Fitted(jnp.ones(2))
@@ -232,7 +231,7 @@ def test_the_start_is_rlkits():
         assert not hidden.b.any()
     for last, bound in ((net.layers[2], 1e-3), (critic.layers[2], 3e-3)):
         assert 0.9 * bound < float(jnp.abs(last.w).max()) <= bound
-    assert not np.allclose(state.target.large[0], state.critic.large[0])
+    assert not np.allclose(state.target.large[0], state.critic.params.large[0])
     assert not np.allclose(critic.layers[1].w[0], critic.layers[1].w[1])
 
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from manyhands.nn import adam
 from manyhands.nn.bundle import Bundle
+from manyhands.nn.optimizer import Trained, for_all, for_kernels, polyak
 
 STEPS = 7
 # One leaf is large enough to stand alone in a bundle, two share a vector.
@@ -54,15 +54,14 @@ def single(tree):
     ids=["rates and decays", "rates", "one rate"],
 )
 def test_several_steps_of_a_float64_loop(rates, decays):
-    params = Bundle.of(single(draw(0)))
-    state = adam.init(params)
+    trained = Trained.of(single(draw(0)))
     for t in range(1, STEPS + 1):
-        params, state = adam.update(params, single(gradient(t)), state, rates, decays)
-    assert int(state.steps) == STEPS
+        trained = trained.descend(single(gradient(t)), rates, decays)
+    assert int(trained.steps) == STEPS
     expected = adam64(rates, decays)
     for name, start in draw(0).items():
         # The ways from the start agree, not only where they end.
-        way = np.asarray(params.tree()[name], np.float64) - start
+        way = np.asarray(trained.tree()[name], np.float64) - start
         np.testing.assert_allclose(
             way, expected[name] - start, rtol=1e-4, atol=1e-6, err_msg=name
         )
@@ -71,14 +70,28 @@ def test_several_steps_of_a_float64_loop(rates, decays):
 def test_the_first_step_shows_where_the_epsilon_stands():
     """m = 0.1 g, v = 0.001 g^2: a step of rate |g| / (|g| + epsilon / sqrt(0.001))."""
     g, rate = 1e-6, 1e-2
-    zero = Bundle.of(jnp.zeros(1))
-    after, _ = adam.update(zero, jnp.array([g]), adam.init(zero), rate, 0.0)
+    after = Trained.of(jnp.zeros(1)).descend(jnp.array([g]), rate)
     expected = -rate * g / (g + 1e-7 / np.sqrt(0.001))
     assert float(after.tree()[0]) == pytest.approx(expected, rel=1e-4)
 
 
+def test_a_step_goes_down_the_gradient_of_a_loss():
+    start, data = single(draw(0)), single(draw(1))
+
+    def loss(tree, data, weight):
+        squares = jax.tree.map(lambda x, y: ((x - y) ** 2).sum(), tree, data)
+        return weight * sum(jax.tree.leaves(squares)), {"weight": weight}
+
+    found, metrics = Trained.of(start).step(loss, 0.1, data, 3.0)
+    assert metrics == {"weight": 3.0}
+    gradient = jax.tree.map(lambda x, y: 6 * (x - y), start, data)
+    expected = Trained.of(start).descend(gradient, for_all(0.1, start))
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected)):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
 def test_the_state_starts_at_zero_in_arrays_of_its_own():
-    state = adam.init(Bundle.of(single(draw(0))))
+    state = Trained.of(single(draw(0)))
     for mean, square in zip(jax.tree.leaves(state.mean), jax.tree.leaves(state.square)):
         assert mean is not square
         assert not np.any(mean)
@@ -87,8 +100,8 @@ def test_the_state_starts_at_zero_in_arrays_of_its_own():
 
 def test_one_number_for_all_leaves_or_for_matrices():
     tree = single(draw(0))
-    assert adam.for_all(0.3, tree) == dict.fromkeys(SHAPES, 0.3)
-    assert adam.for_kernels(0.3, tree) == {"bias": 0.0, "kernel": 0.3, "table": 0.3}
+    assert for_all(0.3, tree) == dict.fromkeys(SHAPES, 0.3)
+    assert for_kernels(0.3, tree) == {"bias": 0.0, "kernel": 0.3, "table": 0.3}
 
 
 def test_polyak_moves_a_share_of_the_way():
@@ -96,7 +109,7 @@ def test_polyak_moves_a_share_of_the_way():
     rate = jnp.float32(0.25)
     moved = Bundle.of(single(target))
     for _ in range(10):
-        moved = adam.polyak(moved, Bundle.of(single(online)), rate)
+        moved = polyak(moved, Trained.of(single(online)), rate)
     for name, found in moved.tree().items():
         # After n moves to a resting place, (1 - rate)^n of the way is left.
         left = 0.75**10 * (online[name] - target[name])
