@@ -22,7 +22,9 @@ from same_bits_learning import SMALL, TINY, Case, fork, small
 import manyhands as mh
 
 MANYHANDS = [sys.executable, "-m", "manyhands"]
-ZOO_TRAIN = [*MANYHANDS, "zoo", "train"]  # the program that trains the zoo's agents
+TOOLS = Path(__file__).parents[1] / "tools"
+# The program that trains the zoo's agents.
+ZOO_TRAIN = [sys.executable, str(TOOLS / "zoo"), "train"]
 
 
 # The zoo
@@ -152,7 +154,7 @@ def sessions() -> list[Case]:
 
 COMMANDS = """
     demo; data; data info; data make; data mix; data convert; fit; train; evaluate;
-    report; benchmark; export-metrics; zoo; zoo train; zoo export; zoo check
+    report; benchmark; export-metrics
 """
 
 

@@ -107,6 +107,7 @@ REFUSED = {
     "train([data, 3], 'bc')": "data: expected a data set (mh.load), got 3",
     "fit(data, k=2.5)": "k: expected a number from 1 to the",
     "train(data, k=2.5)": "k: expected a number from 1 to the",
+    "train(data, 'bc', policy_rate=[])": "policy_rate: expected at least one number",
     "fit(data, steps='10')": "steps: expected a whole number at least 1, got '10'",
     "train(data, steps='10')": "steps: expected a whole number at least 0, got '10'",
     "train(data, 'bc', policy_rate='0.1')": "policy_rate: expected a number above 0, "

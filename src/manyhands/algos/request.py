@@ -222,6 +222,9 @@ def option_grid(
         and isinstance(value, Sequence | np.ndarray)
         and not isinstance(value, str)
     }
+    for name, values in lists.items():
+        if not values:
+            raise UserError(f"{name}: expected at least one number, got none")
     rest = {name: value for name, value in changes.items() if name not in lists}
     rest = _short_warm_up(learner, preset, rest) | rest
     options = [
