@@ -1,5 +1,6 @@
 """Fleets on this machine, each a process, some at a time."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -114,15 +115,18 @@ def run_process(
         assert process.stdin is not None
         live.begin(process)
         try:
-            process.stdin.write(fleet.to_json() + "\n")
-            process.stdin.flush()
+            # One that has ended already says why by its exit code.
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(fleet.to_json() + "\n")
+                process.stdin.flush()
             code = process.wait()
         except BaseException:
             process.kill()
             raise
         finally:
             live.processes.discard(process)
-            process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
             process.wait()
     if code:
         lines = (place / "log.txt").read_text(errors="replace").splitlines()
