@@ -30,8 +30,8 @@ def fleet(algo: str, seeds: int = 2, **changes) -> Fleet:
 
 
 def on_gpu(folder: Path = Path("absent")) -> Costs:
-    """Replicas share the time of a device with 100 GB; nothing is measured."""
-    found = Costs(folder, 1e11, together=True)
+    """Replicas share the time of the device; nothing is measured."""
+    found = Costs(folder, together=True)
     found.left = 0
     return found
 
@@ -104,7 +104,7 @@ def test_the_first_updates_are_timed():
 def test_times_make_seconds(tmp_path, monkeypatch):
     monkeypatch.setattr(Program, "measure", lambda program: (0.01, 2.0))
     options = TINY | {"steps": 2000}
-    costs = Costs(tmp_path, 1e11, together=False)
+    costs = Costs(tmp_path, together=False)
     (sizes,) = costs.sizes(fleet("bc"))
     found = costs.cost(fleet("bc", 1, options=options))
     assert found.measured

@@ -122,7 +122,7 @@ def test_a_plan_goes_on_without_data_that_cannot_be_read(tmp_path, mine, capsys)
 
 def test_only_data_sets_of_one_environment_train_together(tmp_path, mine):
     save(make("fork-2", 400), "other.npz")
-    costs = Costs(tmp_path, 1e10, together=False)
+    costs = Costs(tmp_path, together=False)
     for env, together in (({mine: HERE}, 2), (HERE, 1)):
         apart = fleets(preset(mine, "other.npz", env=env))
         assert len(joined(apart, costs.kind, lambda fleet: 2)) == together

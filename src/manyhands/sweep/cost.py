@@ -150,8 +150,8 @@ def rehearse(request: Request) -> tuple[list[Stage], list[Policy]]:
 class Costs:
     """Remembers what it has found: data sets of one task are alike."""
 
-    def __init__(self, folder: Path, memory: float, together: bool):
-        self.folder, self.memory_limit, self.together = folder, memory, together
+    def __init__(self, folder: Path, together: bool):
+        self.folder, self.together = folder, together
         self.left = PATIENCE
         self._sizes: dict[tuple[str, int | None], Sizes] = {}
         self._programs: dict[tuple, list[Program]] = {}

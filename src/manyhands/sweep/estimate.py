@@ -117,7 +117,7 @@ def ask(folder: Path, asked: Asked, environ: dict[str, str] | None = None) -> Es
 def answer(folder: Path, asked: Asked) -> Estimate:
     together = jax.default_backend() != "cpu"
     limit = memory.available(asked.jobs)
-    costs = Costs(folder, limit, together)
+    costs = Costs(folder, together)
     chosen: list[Fleet] = []
     found: list[Cost | None] = []
 
